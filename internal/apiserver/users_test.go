@@ -253,6 +253,16 @@ func TestServiceAccounts(t *testing.T) {
 		}
 	}
 	f.coder.AddLicense(coderdtest.NewLicense(coderdtest.License{FeatureSet: "premium"}))
+	// The license ends after it was read.
+	f.coder.Fail(coderdtest.Fault{
+		Method: http.MethodPost, PathPrefix: "/api/v2/users", Status: http.StatusForbidden, Message: "Service Accounts is a Premium feature. Contact sales!", Times: 1,
+	})
+	if _, err := f.users().Create(t.Context(), manifest, metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Premium feature") {
+		t.Errorf("without the license: %v", err)
+	}
+	if kept := f.kept(); len(kept) > 0 {
+		t.Errorf("the records are %v", kept)
+	}
 	made := f.applyUser(t, manifest)
 	if at(made, "spec", "loginType") != "none" || at(made, "status", "serviceAccount") != "true" || condition(made, "Ready") != "True Active" {
 		t.Errorf("the object is %v", made.Object)

@@ -1,6 +1,7 @@
 package licensing
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -152,6 +153,38 @@ func TestExpiryIsTold(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestALicenseThatEndsDuringAPass ends the grace period of a license before each of the requests of a pass.
+func TestALicenseThatEndsDuringAPass(t *testing.T) {
+	for at, want := range []struct{ first, then string }{
+		{coderv1alpha1.ReasonInvalidLicense, coderv1alpha1.ReasonInvalidLicense},       // the list
+		{coderv1alpha1.ReasonInvalidLicense, coderv1alpha1.ReasonInvalidLicense},       // the upload
+		{coderv1alpha1.ReasonLicenseInGracePeriod, coderv1alpha1.ReasonLicenseExpired}, // the entitlements
+	} {
+		f := newLicensedFixture(t)
+		if f.Coder.Real() {
+			t.Skip("its clock does not advance")
+		}
+		f.license = license(1)
+		f.Clock.SetTime(begin.AddDate(0, 0, 11).Add(-time.Second))
+		client, err := coderd.New(coderd.Config{URL: f.Coder.URL, Token: f.token, Transport: ensuretest.Before(at, func() { f.Forward(2 * time.Second) })})
+		f.Must(err)
+		req := f.request()
+		req.Connect = func(context.Context) (Coder, error) { return client, nil }
+		result, err := f.manager.Ensure(f.Ctx, req)
+		f.Must(err)
+		f.own = result.Own
+		if result.Reason != want.first || result.Allowance == nil || result.Allowance.Tier != "none" {
+			t.Errorf("request %d: %+v", at, result)
+		}
+		if want.first == coderv1alpha1.ReasonLicenseInGracePeriod && result.RequeueAfter > time.Second {
+			t.Errorf("request %d: looks again after %s", at, result.RequeueAfter)
+		}
+		if after := f.want(f.license, ensure.Failed, want.then); !strings.Contains(after.Message, "has expired") {
+			t.Errorf("request %d, the next pass: %s", at, after.Message)
+		}
 	}
 }
 
