@@ -33,7 +33,7 @@ import (
 // coder is a running Coder. The answer to a request for one contains its exported fields.
 type coder struct {
 	URL, Token string
-	used       bool
+	used, bare bool
 	client     *codersdk.Client
 	api        *coderd.API
 	first      codersdk.CreateFirstUserResponse
@@ -88,19 +88,20 @@ type server struct {
 	all []*coder
 }
 
-// coder returns a Coder that nobody uses. It has a first user and no license.
-func (s *server) coder(*json.Decoder) any {
-	for _, c := range s.all {
-		if !c.used {
-			c.used = true
-			return c
+// coder returns a Coder that nobody uses, without licenses. It has a first user, or, if it is to be bare, no user.
+func (s *server) coder(body *json.Decoder) any {
+	c := &coder{used: true}
+	_ = body.Decode(&c.bare)
+	for _, known := range s.all {
+		if !known.used && !c.bare {
+			known.used = true
+			return known
 		}
 	}
-	c := &coder{used: true}
 	c.database, c.pubsub = dbtestutil.NewDB(s.t)
 	c.client, _, c.api, c.first = coderdenttest.NewWithAPI(s.t, &coderdenttest.Options{
-		DontAddLicense: true,
-		Options:        &coderdtest.Options{IncludeProvisionerDaemon: true, Database: c.database, Pubsub: c.pubsub},
+		DontAddLicense: true, DontAddFirstUser: c.bare,
+		Options: &coderdtest.Options{IncludeProvisionerDaemon: !c.bare, Database: c.database, Pubsub: c.pubsub},
 	})
 	c.URL, c.Token = c.client.URL.String(), c.client.SessionToken()
 	s.all = append(s.all, c)
@@ -152,7 +153,8 @@ func (s *server) prebuild(body *json.Decoder) any {
 func (s *server) release(body *json.Decoder) any {
 	var url string
 	_ = body.Decode(&url)
-	s.of(url).used = false
+	c := s.of(url)
+	c.used = c.bare
 	return struct{}{}
 }
 

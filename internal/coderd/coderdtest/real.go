@@ -64,15 +64,18 @@ func sure[T any](value T, err error) T {
 	return value
 }
 
-// newReal returns a Coder without licenses, keys and proxies. Another test may have used it.
-func newReal(t testing.TB) *real {
-	coder := ask[struct{ URL, Token string }]("/coder", nil)
+// newReal returns a Coder without licenses, keys and proxies. Another test may have used it, unless it is to have no users.
+func newReal(t testing.TB, bare bool) *real {
+	coder := ask[struct{ URL, Token string }]("/coder", bare)
 	t.Cleanup(func() { ask[struct{}]("/release", coder.URL) })
 	r := &real{
 		url: coder.URL, client: codersdk.New(sure(url.Parse(coder.URL))), cleanup: t.Cleanup,
 		texts: map[string]string{}, features: map[codersdk.FeatureName]codersdk.Entitlement{},
 	}
 	r.client.SetSessionToken(coder.Token)
+	if bare {
+		return r
+	}
 	for _, l := range sure(r.client.Licenses(context.Background())) {
 		_ = r.client.DeleteLicense(context.Background(), l.ID)
 	}
@@ -121,6 +124,10 @@ func (r *real) forward(w http.ResponseWriter, req *http.Request) {
 	out := sure(http.NewRequestWithContext(req.Context(), req.Method, r.url+req.URL.RequestURI(), bytes.NewReader(body)))
 	out.Header = req.Header.Clone()
 	out.Header.Del("Accept-Encoding")
+	if token := req.Header.Get(codersdk.SessionTokenHeader); token != "" && r.client.SessionToken() == "" {
+		// The first user of a Coder that had none.
+		r.client.SetSessionToken(token)
+	}
 	res, err := http.DefaultTransport.RoundTrip(out)
 	if err != nil {
 		giveUp()
