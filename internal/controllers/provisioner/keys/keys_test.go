@@ -268,6 +268,7 @@ func TestALicenseThatEndsDuringAPassLosesNoKey(t *testing.T) {
 					t.Errorf("the key that pods use is gone: %s", f.keyNames())
 				}
 				f.slow = false
+				f.restart() // From here on the license stays.
 				f.Coder.SetFeature(feature, "entitled")
 				f.Forward(time.Hour)
 				f.settle()

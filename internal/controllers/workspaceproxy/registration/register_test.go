@@ -550,6 +550,7 @@ func TestALicenseThatEndsDuringAPass(t *testing.T) {
 				}
 				f.pass()
 				f.pass()
+				f.restart() // From here on the license stays.
 				f.Coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
 				f.Forward(time.Hour)
 				f.settle()
