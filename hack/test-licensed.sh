@@ -3,7 +3,8 @@
 # starts with test licenses (test/licensed), and a temporary PostgreSQL. Root. TEST_RESULTS is a directory for the log.
 #
 # All of it runs in a network of its own, because the helper wants PostgreSQL's usual port, and as the children of one process,
-# so that nothing remains. The tests are those of the contract of licensed features (TestLicensedContract).
+# so that nothing remains. The tests are those of the contract of licensed features (TestLicensedContract), two of the reconciler of control planes,
+# and all tests of the packages that keep provisioner keys, proxies and licenses in Coder. What needs an AGPL build or another clock uses the emulation.
 set -euo pipefail
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -12,7 +13,7 @@ TAGS=$(sed -n 's/^TAGS=//p' "$HERE/build.sh")
 version=$(sed -n 's|.*github.com/coder/coder/v2 v||p' test/licensed/go.mod)
 HELPER="$BIN/licensed.test"
 export logs="${logs:-${TEST_RESULTS:-$CACHE/logs/licensed}}"
-packages=(./internal/coderd)
+packages=(./internal/coderd ./internal/controllers/controlplane ./internal/coderd/licensing ./internal/controllers/provisioner/keys ./internal/controllers/workspaceproxy/registration)
 
 if [ "${1:-}" = --inside ]; then
   shift
@@ -35,7 +36,11 @@ if [ "${1:-}" = --inside ]; then
   until_ok 60 "test/licensed" ready || { tail_of "$logs/helper.log"; die "test/licensed does not start"; }
   step "the tests run"
   # One package after the other: they share the Coders.
-  CODER_LICENSED_URL=$(url) go test -vet=off -count=1 -p 1 -timeout 20m -run '^TestLicensedContract$' "$@" "${packages[@]}" && status=0 || status=$?
+  export CODER_LICENSED_URL
+  CODER_LICENSED_URL=$(url)
+  go test -vet=off -count=1 -p 1 -timeout 20m -run '^(TestLicensedContract|TestALicenseComesChangesAndGoes|TestALicenseThatCoderRefuses)$' "$@" \
+    "${packages[@]:0:2}" && status=0 || status=$?
+  go test -vet=off -count=1 -p 1 -timeout 20m "$@" "${packages[@]:2}" || status=$?
   [ "$status" = 0 ] || tail_of "$logs/helper.log"
   exit "$status"
 fi

@@ -237,6 +237,68 @@ func TestLoginTypeChangesInUpgrade(t *testing.T) {
 	}
 }
 
+// TestServiceAccounts checks that service accounts need a license that includes them, and that they behave like other users.
+func TestServiceAccounts(t *testing.T) {
+	f := newFixture(t, coderdtest.WithRelease(coderdtest.Release236), coderdtest.WithLicensing())
+	manifest := userObject("robot", map[string]any{"serviceAccount": true, "fullName": "Robot", "roles": []any{"auditor"}})
+	for _, license := range []string{"", coderdtest.NewLicense(coderdtest.License{FeatureSet: "enterprise"})} {
+		if license != "" && !f.coder.AddLicense(license) {
+			t.Fatal("Coder does not accept the license")
+		}
+		for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {
+			_, err := f.users().Create(t.Context(), manifest, metav1.CreateOptions{DryRun: dryRun})
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.serviceAccount: Forbidden: no license of this Coder includes service accounts") {
+				t.Errorf("with the license %q: %v", license, err)
+			}
+		}
+	}
+	f.coder.AddLicense(coderdtest.NewLicense(coderdtest.License{FeatureSet: "premium"}))
+	// The license ends after it was read.
+	f.coder.Fail(coderdtest.Fault{
+		Method: http.MethodPost, PathPrefix: "/api/v2/users", Status: http.StatusForbidden, Message: "Service Accounts is a Premium feature. Contact sales!", Times: 1,
+	})
+	if _, err := f.users().Create(t.Context(), manifest, metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Premium feature") {
+		t.Errorf("without the license: %v", err)
+	}
+	if kept := f.kept(); len(kept) > 0 {
+		t.Errorf("the records are %v", kept)
+	}
+	made := f.applyUser(t, manifest)
+	if at(made, "spec", "loginType") != "none" || at(made, "status", "serviceAccount") != "true" || condition(made, "Ready") != "True Active" {
+		t.Errorf("the object is %v", made.Object)
+	}
+	if u, _ := f.coder.User("robot"); !u.ServiceAccount || u.Email != "" || u.LoginType != "none" || u.Name != "Robot" || !slices.Equal(u.Roles, []string{"auditor"}) {
+		t.Errorf("in Coder: %+v", u)
+	}
+	// A second one has no email either.
+	f.applyUser(t, userObject("android", map[string]any{"serviceAccount": true}))
+	patch := func(body string) error {
+		_, err := f.users().Patch(t.Context(), "robot", types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		return err
+	}
+	for body, says := range map[string]string{
+		`{"spec":{"serviceAccount":false}}`:          "cannot change",
+		`{"spec":{"email":"robot@example.com"}}`:     "spec.email",
+		`{"spec":{"loginType":"password"}}`:          "cannot change",
+		`{"spec":{"serviceAccount":null}}`:           "",
+		`{"spec":{"fullName":"R","suspended":true}}`: "",
+	} {
+		if err := patch(body); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", body, err, says)
+		}
+	}
+	until(t, f.users(), "robot", func(u *unstructured.Unstructured) bool {
+		return at(u, "spec", "serviceAccount") == "true" && at(u, "status", "state") == "suspended"
+	})
+	until(t, f.users(), "ada", func(u *unstructured.Unstructured) bool { return at(u, "spec", "serviceAccount") == "" })
+	if _, err := f.users().Patch(t.Context(), "ada", types.MergePatchType, []byte(`{"spec":{"serviceAccount":true}}`), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("a user becomes a service account: %v", err)
+	}
+	if err := f.users().Delete(t.Context(), "android", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestInterruptedCreationOfUser checks that a user who was created without an answer gets the rest of
 // the manifest, and that another person who takes the username does not.
 func TestInterruptedCreationOfUser(t *testing.T) {
@@ -295,6 +357,10 @@ func TestBadUsersAreRefused(t *testing.T) {
 		"a reserved name": {userObject("new", map[string]any{"email": "z@example.com", "loginType": "none"}), "metadata.name"},
 		"a local address": {zoe(map[string]any{"email": "zoe@localhost"}), "spec.email"},
 		"a spaced name":   {zoe(map[string]any{"fullName": "Zoe "}), "spec.fullName"},
+		"no Premium":      {userObject("zoe", map[string]any{"serviceAccount": true}), "no service accounts"},
+		"service email":   {zoe(map[string]any{"serviceAccount": true, "loginType": "none"}), "has no email"},
+		"service login":   {userObject("zoe", map[string]any{"serviceAccount": true, "loginType": "oidc"}), "cannot log in"},
+		"service secret":  {userObject("zoe", map[string]any{"serviceAccount": true, "passwordFrom": secret}), "spec.passwordFrom"},
 		"the wrong plane": {userObject("other.zoe", map[string]any{"email": "z@example.com", "loginType": "none"}), "no CoderControlPlane"},
 	} {
 		for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {

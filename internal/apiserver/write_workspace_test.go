@@ -78,6 +78,24 @@ func TestPrebuiltWorkspace(t *testing.T) {
 	id := f.coder.AddWorkspace("prebuilds", f.template, "one")
 	f.hint(id)
 	f.workspace(t, "coder.prebuilds.one", func(*unstructured.Unstructured) bool { return true })
+	// Until then nothing of it can be changed, except by deleting it, after which Coder builds another one.
+	before := f.coder.Writes()
+	for _, change := range []string{`{"spec":{"running":false}}`, `{"spec":{"ttlMillis":3600000}}`, `{"spec":{"dormant":true}}`} {
+		_, err := f.ws().Patch(t.Context(), "coder.prebuilds.one", types.MergePatchType, []byte(change), metav1.PatchOptions{})
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "create a workspace with the preset") {
+			t.Errorf("%s: %v", change, err)
+		}
+	}
+	if n := f.coder.Writes() - before; n > 0 {
+		t.Errorf("%d requests changed the prebuilt workspace", n)
+	}
+	spare := f.coder.AddWorkspace("prebuilds", f.template, "two")
+	f.hint(spare)
+	f.workspace(t, "coder.prebuilds.two", func(*unstructured.Unstructured) bool { return true })
+	if err := f.ws().Delete(t.Context(), "coder.prebuilds.two", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	gone(t, f.ws(), "coder.prebuilds.two")
 	events := watching(t, f.ws(), metav1.ListOptions{})
 	wanted := workspaceObject("coder.ada.dev", spec())
 	wanted.SetLabels(map[string]string{"team": "blue"})

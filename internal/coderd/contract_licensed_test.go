@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // noLicenses checks the responses of the AGPL build for licensed features. It cannot run with a
@@ -68,6 +69,9 @@ func TestLicensedContract(t *testing.T) {
 		{"no license", c.unlicensed},
 		{"licenses", c.licenses},
 		{"entitlements", c.entitlements},
+		{"service accounts", c.serviceAccounts},
+		{"prebuilt workspaces", c.prebuilt},
+		{"two replicas", c.replicas},
 		{"provisioner keys", c.provisionerKeys},
 		{"provisioner daemons", c.provisionerDaemons},
 		{"workspace proxies", c.proxies},
@@ -85,11 +89,14 @@ type licensed struct {
 	server   *coderdtest.Server
 	stranger *coderd.Client
 	license  coderd.License
+	// prebuild is a workspace that Coder has built in advance.
+	prebuild coderd.Workspace
 }
 
 const (
 	noProvisioners = "External Provisioner Daemons is a Premium feature. Contact sales!"
 	noProxies      = "Workspace Proxy is a Premium feature. Contact sales!"
+	noServices     = "Service Accounts is a Premium feature. Contact sales!"
 )
 
 func (c *licensed) unlicensed(t *testing.T) {
@@ -114,6 +121,11 @@ func (c *licensed) unlicensed(t *testing.T) {
 	c.server.RemoveProvisionerKey("coder", "old")
 	_, _, err = c.admin.CreateWorkspaceProxy(ctx, "falkenstein", "", "")
 	expect(t, err, refusal{http.StatusForbidden, noProxies, nil})
+	if !coderd.IsNotEntitled(err) {
+		t.Errorf("%v, want not entitled", err)
+	}
+	_, err = c.admin.CreateUser(ctx, c.service("robot"))
+	expect(t, err, refusal{http.StatusForbidden, noServices, nil})
 	if !coderd.IsNotEntitled(err) {
 		t.Errorf("%v, want not entitled", err)
 	}
@@ -173,7 +185,9 @@ func (c *licensed) entitlements(t *testing.T) {
 	if !got.HasLicense || got.Trial || got.Tier() != coderd.TierPremium {
 		t.Errorf("entitlements: %+v", got)
 	}
-	for _, name := range []string{coderd.FeatureExternalProvisioners, coderd.FeatureHighAvailability, coderd.FeatureWorkspaceProxy} {
+	for _, name := range []string{
+		coderd.FeatureExternalProvisioners, coderd.FeatureHighAvailability, coderd.FeatureWorkspaceProxy, coderd.FeatureServiceAccounts,
+	} {
 		if f := got.Of(name); f != coderd.Entitled {
 			t.Errorf("%s: %s", name, f)
 		}
@@ -181,6 +195,128 @@ func (c *licensed) entitlements(t *testing.T) {
 	if got.Of("from the future") != coderd.EntitlementUnknown {
 		t.Error("Coder says something of a feature that it does not know")
 	}
+}
+
+// service describes a service account.
+func (c *licensed) service(name string) coderd.NewUser {
+	return coderd.NewUser{Username: name, Name: "Robot", LoginType: "none", ServiceAccount: true, OrganizationIDs: []uuid.UUID{c.org.ID}}
+}
+
+func (c *licensed) serviceAccounts(t *testing.T) {
+	ctx := t.Context()
+	for message, change := range map[string]func(*coderd.NewUser){
+		"Service accounts must use login type 'none'.":  func(u *coderd.NewUser) { u.LoginType = "oidc" },
+		"Password cannot be set for service accounts.":  func(u *coderd.NewUser) { u.Password = "robot-Passw0rd!" },
+		"Email cannot be set for service accounts.":     func(u *coderd.NewUser) { u.Email = "robot@example.com" },
+		"Login type 'none' requires a service account.": func(u *coderd.NewUser) { u.ServiceAccount, u.Email = false, "robot@example.com" },
+	} {
+		user := c.service("robot")
+		change(&user)
+		_, err := c.admin.CreateUser(ctx, user)
+		expect(t, err, refusal{http.StatusBadRequest, message, nil})
+	}
+	taken := c.service("ada")
+	_, err := c.admin.CreateUser(ctx, taken)
+	expect(t, err, refusal{http.StatusConflict, "User already exists.", nil})
+	robot := must[coderd.User](t)(c.admin.CreateUser(ctx, c.service("robot")))
+	other := must[coderd.User](t)(c.admin.CreateUser(ctx, c.service("android")))
+	if !robot.ServiceAccount || robot.Email != "" || robot.LoginType != "none" || robot.Name != "Robot" || robot.ID == other.ID {
+		t.Errorf("made: %+v", robot)
+	}
+	ok(t, c.admin.SetRoles(ctx, "robot", []string{"auditor"}))
+	ok(t, c.admin.SetMemberRoles(ctx, c.org.ID, robot, []string{"organization-auditor"}))
+	read := must[coderd.User](t)(c.admin.UserByID(ctx, robot.ID))
+	want := robot
+	want.Roles, want.OrganizationRoles = []string{"auditor"}, map[uuid.UUID][]string{c.org.ID: {"organization-auditor"}}
+	want.Status, want.LastSeenAt = read.Status, read.LastSeenAt
+	if diff := cmp.Diff(want, read); diff != "" {
+		t.Errorf("read (-want +got):\n%s", diff)
+	}
+	page := must[coderd.UserPage](t)(c.admin.UserPage(ctx, 0, 100))
+	services := map[string]bool{}
+	for _, u := range page.Users {
+		services[u.Username] = u.ServiceAccount
+	}
+	if !services["robot"] || !services["android"] || services["ada"] {
+		t.Errorf("listed: %v", services)
+	}
+	if roles := must[map[uuid.UUID][]string](t)(c.admin.Members(ctx, c.org.ID)); !cmp.Equal(roles[robot.ID], []string{"organization-auditor"}) || len(roles[other.ID]) != 0 {
+		t.Errorf("roles of the members: %v", roles)
+	}
+	// It uses Coder with tokens that others make.
+	token := must[coderd.Token](t)(c.admin.CreateToken(ctx, "robot", coderd.TokenRequest{Name: "ci", Lifetime: time.Hour}))
+	if me := must[coderd.User](t)(c.client(t, token.Value).Me(ctx)); me.ID != robot.ID || !me.ServiceAccount {
+		t.Errorf("as itself: %+v", me)
+	}
+	expect(t, c.admin.SetPassword(ctx, robot, "robot-Passw0rd!"), refusal{http.StatusBadRequest, "Users without password login type cannot change their password.", nil})
+	ok(t, c.admin.SetSuspended(ctx, robot, true))
+	if _, err := c.client(t, token.Value).Me(ctx); !coderd.IsUnauthorized(err) {
+		t.Errorf("suspended: %v, want unauthorized", err)
+	}
+	ok(t, c.admin.SetSuspended(ctx, robot, false))
+	for _, u := range []coderd.User{robot, other} {
+		ok(t, c.admin.DeleteUser(ctx, u))
+	}
+}
+
+// prebuilt checks how Coder shows a workspace that it has built in advance, and that it refuses to change its schedule.
+func (c *licensed) prebuilt(t *testing.T) {
+	ctx, id := t.Context(), c.server.AddPrebuilt()
+	for _, w := range must[[]coderd.Workspace](t)(c.admin.Workspaces(ctx)) {
+		if w.ID == id {
+			c.prebuild = w
+		}
+	}
+	if w := c.prebuild; !w.Prebuilt() || w.OwnerName != "prebuilds" || w.TemplateRequireActiveVersion {
+		t.Fatalf("listed: %+v", w)
+	}
+	daily, ttl := "CRON_TZ=UTC 0 9 * * 1-5", time.Hour
+	for message, err := range map[string]error{
+		"TTL updates are not supported for prebuilt workspaces":      c.admin.SetTTL(ctx, id, &ttl),
+		"Autostart is not supported for prebuilt workspaces":         c.admin.SetAutostart(ctx, id, &daily),
+		"Dormancy updates are not supported for prebuilt workspaces": c.admin.SetDormant(ctx, id, true),
+	} {
+		expect(t, err, refusal{http.StatusConflict, message, nil})
+	}
+	c.server.PatchTemplate(t, c.prebuild.TemplateID, map[string]any{"require_active_version": true})
+	if w := must[coderd.Workspace](t)(c.admin.Workspace(ctx, id)); !w.TemplateRequireActiveVersion {
+		t.Error("the workspace does not show that its template requires the active version")
+	}
+}
+
+// replicas checks that what is changed through one replica is visible through the other.
+func (c *licensed) replicas(t *testing.T) {
+	ctx, url := t.Context(), c.server.AddReplica()
+	second := must[*coderd.Client](t)(coderd.New(coderd.Config{URL: url, Token: c.token}))
+	if got := must[coderd.Entitlements](t)(second.Entitlements(ctx)); got.Of(coderd.FeatureHighAvailability) != coderd.Entitled {
+		t.Errorf("entitlements: %+v", got)
+	}
+	text := must[string](t)(c.admin.CreateProvisionerKey(ctx, c.org.ID, "shared", nil))
+	if key := must[coderd.ProvisionerKey](t)(second.CheckProvisionerKey(ctx, text)); key.Name != "shared" {
+		t.Errorf("key: %+v", key)
+	}
+	ok(t, second.DeleteProvisionerKey(ctx, c.org.ID, "shared"))
+	if _, err := c.admin.CheckProvisionerKey(ctx, text); !coderd.IsUnauthorized(err) {
+		t.Errorf("deleted through the other replica: %v, want unauthorized", err)
+	}
+	trial := must[coderd.License](t)(c.admin.AddLicense(ctx, coderdtest.NewLicense(coderdtest.License{Trial: true})))
+	c.untilTier(t, second, coderd.TierTrial)
+	ok(t, c.admin.DeleteLicense(ctx, trial.ID))
+	c.untilTier(t, second, coderd.TierPremium)
+}
+
+// untilTier waits until a replica knows a change of the licenses that was made through another one.
+func (c *licensed) untilTier(t *testing.T, replica *coderd.Client, tier coderd.LicenseTier) {
+	t.Helper()
+	began, asked := time.Now(), 0
+	polltest.Eventually(t, "the other replica knows the licenses", func() error {
+		got, err := replica.Entitlements(t.Context())
+		if asked++; err == nil && got.Tier() != tier {
+			err = fmt.Errorf("the tier is %s, want %s", got.Tier(), tier)
+		}
+		return err
+	})
+	t.Logf("the other replica knew the licenses after %s and %d requests", time.Since(began), asked)
 }
 
 func (c *licensed) provisionerKeys(t *testing.T) {
@@ -331,6 +467,9 @@ func (c *licensed) proxyTokens(t *testing.T) {
 	refused("a short secret", proxy.ID.String()+":short")
 	refused("nobody", uuid.NewString()+":"+strings.Repeat("s", 64))
 
+	// A proxy runs with the token.
+	c.server.StartProxy(token)
+	ok(t, c.anonymous.CheckWorkspaceProxyToken(ctx, token))
 	if !c.server.RegisterProxy(token, "https://ashburn.example.com", "*.ashburn.example.com") {
 		t.Error("the proxy is not let in")
 	}
@@ -357,6 +496,9 @@ func (c *licensed) end(t *testing.T) {
 	}
 	if _, err := c.anonymous.CheckProvisionerKey(ctx, text); err != nil {
 		t.Errorf("a key does not end with the license: %v", err)
+	}
+	if w := must[coderd.Workspace](t)(c.admin.Workspace(ctx, c.prebuild.ID)); w.TemplateRequireActiveVersion || !w.Prebuilt() {
+		t.Errorf("the template requires its active version without a license: %+v", w)
 	}
 	for what, err := range map[string]error{
 		"delete key":   c.admin.DeleteProvisionerKey(ctx, c.org.ID, "last"),

@@ -75,6 +75,7 @@ func (c *Client) Organizations(ctx context.Context) ([]Organization, error) {
 const (
 	FeatureExternalProvisioners = "external_provisioner_daemons"
 	FeatureHighAvailability     = "high_availability"
+	FeatureServiceAccounts      = "service_accounts"
 	FeatureWorkspaceProxy       = "workspace_proxy"
 
 	featureCustomRoles           = "custom_roles"

@@ -26,7 +26,10 @@ type UserPage struct {
 
 // UserPage returns one page of all users. It never contains deleted users.
 func (c *Client) UserPage(ctx context.Context, offset, limit int) (UserPage, error) {
-	found, err := get[codersdk.GetUsersResponse](ctx, c, "listing the users", "/api/v2/users", map[string]string{
+	found, err := get[struct {
+		Users []userJSON `json:"users"`
+		Count int        `json:"count"`
+	}](ctx, c, "listing the users", "/api/v2/users", map[string]string{
 		"offset": strconv.Itoa(max(0, offset)), "limit": strconv.Itoa(max(1, min(limit, MaxUserPage))),
 	})
 	page := UserPage{Count: found.Count}

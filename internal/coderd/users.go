@@ -23,6 +23,9 @@ type NewUser struct {
 	// LoginType defaults to password. Accounts with another type have no password.
 	LoginType       string
 	OrganizationIDs []uuid.UUID
+	// ServiceAccount creates an account that cannot log in. It has neither an email address nor a password. Coder 2.36 and later
+	// with a license have them.
+	ServiceAccount bool
 }
 
 // User is an account.
@@ -38,7 +41,9 @@ type User struct {
 	Name string
 	// LoginType is how the user logs in: password, oidc, github or none.
 	LoginType string
-	CreatedAt time.Time
+	// ServiceAccount reports that it is an account that cannot log in. It has no email address.
+	ServiceAccount bool
+	CreatedAt      time.Time
 	// LastSeenAt is zero for a user who has never logged in.
 	LastSeenAt      time.Time
 	OrganizationIDs []uuid.UUID
@@ -53,11 +58,18 @@ func (u User) IsOwner() bool { return slices.Contains(u.Roles, codersdk.RoleOwne
 // IsSuspended reports whether the user is suspended, so that Coder denies all access.
 func (u User) IsSuspended() bool { return u.Status == string(codersdk.UserStatusSuspended) }
 
-func newUser(u codersdk.User) User {
+// userJSON is a user in Coder's API.
+type userJSON struct {
+	codersdk.User
+	IsServiceAccount bool `json:"is_service_account"`
+}
+
+func newUser(u userJSON) User {
 	return User{
 		ID: u.ID, Username: boundName(u.Username), Email: boundName(u.Email), Status: boundName(string(u.Status)),
 		Name: boundName(u.Name), LoginType: boundName(string(u.LoginType)), CreatedAt: u.CreatedAt, LastSeenAt: u.LastSeenAt,
 		Roles: roleNames(u.Roles), OrganizationIDs: u.OrganizationIDs[:min(len(u.OrganizationIDs), maxTexts)],
+		ServiceAccount: u.IsServiceAccount,
 	}
 }
 
@@ -115,7 +127,8 @@ func (c *Client) UserByName(ctx context.Context, name string) (User, error) {
 		return User{}, err
 	}
 	return confirmNotFound(func() (User, error) {
-		return fetch(ctx, c, op, newUser, func(ctx context.Context) (codersdk.User, error) { return c.sdk.User(ctx, name) })
+		found, err := get[userJSON](ctx, c, op, "/api/v2/users/"+name, nil)
+		return newUser(found), err
 	})
 }
 
@@ -135,7 +148,7 @@ func (c *Client) UsersByEmail(ctx context.Context, email string) ([]User, error)
 		found, err := c.sdk.Users(ctx, codersdk.UsersRequest{SearchQuery: email, Pagination: codersdk.Pagination{Limit: usersFound}})
 		for _, u := range found.Users {
 			if strings.EqualFold(u.Email, email) {
-				out = append(out, newUser(u))
+				out = append(out, newUser(userJSON{User: u}))
 			}
 		}
 		return err
@@ -143,19 +156,27 @@ func (c *Client) UsersByEmail(ctx context.Context, email string) ([]User, error)
 	return out, err
 }
 
+// newUserJSON is the request for a new user.
+type newUserJSON struct {
+	codersdk.CreateUserRequestWithOrgs
+	ServiceAccount bool `json:"service_account,omitempty"`
+}
+
 // CreateUser creates an account. If the name or the email exists, the error is a conflict.
 func (c *Client) CreateUser(ctx context.Context, user NewUser) (User, error) {
-	out, err := fetch(ctx, c, fmt.Sprintf("creating user %q", user.Username), newUser, func(ctx context.Context) (codersdk.User, error) {
-		return c.sdk.CreateUserWithOrgs(ctx, codersdk.CreateUserRequestWithOrgs{
-			Username:        user.Username,
-			Email:           user.Email,
-			Name:            user.Name,
-			Password:        user.Password,
-			UserLoginType:   codersdk.LoginType(cmp.Or(user.LoginType, string(codersdk.LoginTypePassword))),
-			OrganizationIDs: user.OrganizationIDs,
-		})
+	request := newUserJSON{ServiceAccount: user.ServiceAccount, CreateUserRequestWithOrgs: codersdk.CreateUserRequestWithOrgs{
+		Username:        user.Username,
+		Email:           user.Email,
+		Name:            user.Name,
+		Password:        user.Password,
+		UserLoginType:   codersdk.LoginType(cmp.Or(user.LoginType, string(codersdk.LoginTypePassword))),
+		OrganizationIDs: user.OrganizationIDs,
+	}}
+	var made userJSON
+	err := c.call(ctx, fmt.Sprintf("creating user %q", user.Username), func(ctx context.Context) error {
+		return c.request(ctx, http.MethodPost, "/api/v2/users", request, http.StatusCreated, into(&made))
 	})
-	return out, withoutSecret(err, user.Password)
+	return newUser(made), withoutSecret(err, user.Password)
 }
 
 // SetRoles sets the site roles of a user to exactly these roles, for example owner.

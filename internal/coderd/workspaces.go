@@ -63,6 +63,10 @@ func (w *Workspace) Connected() bool {
 	return !slices.ContainsFunc(w.Agents, func(a Agent) bool { return a.Status != string(codersdk.WorkspaceAgentConnected) })
 }
 
+// Prebuilt reports whether Coder has built the workspace in advance for a preset, and nobody uses it yet. Coder
+// starts, replaces and deletes such workspaces itself.
+func (w *Workspace) Prebuilt() bool { return w.OwnerID == PrebuildsUser }
+
 // Build is one start, stop or deletion of a workspace.
 type Build struct {
 	ID                uuid.UUID `json:"id"`

@@ -33,6 +33,11 @@ func testUsers(t *testing.T) {
 			return err
 		})
 	}
+	// This Coder has no licensed features.
+	robot := "apiVersion: aggregation.coder.com/v1alpha1\nkind: CoderUser\nmetadata: {name: robot, namespace: " + sampleNamespace + "}\nspec: {serviceAccount: true}\n"
+	if out, err := kubectlInput(t, robot, "apply", "--server-side", "-f", "-"); err == nil || !strings.Contains(out, "this Coder has no service accounts") {
+		t.Errorf("a service account: %v\n%s", err, out)
+	}
 	list := kubectl(t, "get", "coderusers", "-n", sampleNamespace, "-o", "wide")
 	t.Logf("kubectl get coderusers\n%s", list)
 	if !strings.Contains(list, "admin") || !strings.Contains(list, "owner") {

@@ -21,13 +21,24 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 
 	"github.com/coder/coder/v2/coderd/coderdtest"
+	"github.com/coder/coder/v2/coderd/database"
+	"github.com/coder/coder/v2/coderd/database/dbfake"
+	"github.com/coder/coder/v2/coderd/database/dbtestutil"
+	"github.com/coder/coder/v2/coderd/database/pubsub"
+	"github.com/coder/coder/v2/codersdk"
+	"github.com/coder/coder/v2/enterprise/coderd"
 	"github.com/coder/coder/v2/enterprise/coderd/coderdenttest"
 )
 
 // coder is a running Coder. The answer to a request for one contains its exported fields.
 type coder struct {
 	URL, Token string
-	used       bool
+	used, bare bool
+	client     *codersdk.Client
+	api        *coderd.API
+	first      codersdk.CreateFirstUserResponse
+	database   database.Store
+	pubsub     pubsub.Pubsub
 }
 
 // work is what the requests do. It runs in the goroutine of the test, as the helper requires.
@@ -42,7 +53,9 @@ func TestServe(t *testing.T) {
 	queue := make(chan work)
 	s := &server{t: t}
 	mux := http.NewServeMux()
-	for path, handle := range map[string]func(*json.Decoder) any{"/coder": s.coder, "/release": s.release, "/license": s.license} {
+	for path, handle := range map[string]func(*json.Decoder) any{
+		"/coder": s.coder, "/release": s.release, "/license": s.license, "/replica": s.replica, "/proxy": s.proxy, "/prebuild": s.prebuild,
+	} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 			var answer any
 			done := make(chan struct{})
@@ -75,32 +88,73 @@ type server struct {
 	all []*coder
 }
 
-// coder returns a Coder that nobody uses. It has a first user and no license.
-func (s *server) coder(*json.Decoder) any {
+// coder returns a Coder that nobody uses, without licenses. It has a first user, or, if it is to be bare, no user.
+func (s *server) coder(body *json.Decoder) any {
+	c := &coder{used: true}
+	_ = body.Decode(&c.bare)
+	for _, known := range s.all {
+		if !known.used && !c.bare {
+			known.used = true
+			return known
+		}
+	}
+	c.database, c.pubsub = dbtestutil.NewDB(s.t)
+	c.client, _, c.api, c.first = coderdenttest.NewWithAPI(s.t, &coderdenttest.Options{
+		DontAddLicense: true, DontAddFirstUser: c.bare,
+		Options: &coderdtest.Options{IncludeProvisionerDaemon: !c.bare, Database: c.database, Pubsub: c.pubsub},
+	})
+	c.URL, c.Token = c.client.URL.String(), c.client.SessionToken()
+	s.all = append(s.all, c)
+	return c
+}
+
+// of returns the Coder with a URL.
+func (s *server) of(url string) *coder {
 	for _, c := range s.all {
-		if !c.used {
-			c.used = true
+		if c.URL == url {
 			return c
 		}
 	}
+	s.t.Fatalf("there is no Coder %q", url)
+	return nil
+}
+
+// replica starts another replica of a Coder, and returns its URL.
+func (s *server) replica(body *json.Decoder) any {
+	var url string
+	_ = body.Decode(&url)
+	c := s.of(url)
 	client, _, _, _ := coderdenttest.NewWithAPI(s.t, &coderdenttest.Options{
-		DontAddLicense: true,
-		Options:        &coderdtest.Options{IncludeProvisionerDaemon: true},
+		DontAddLicense: true, DontAddFirstUser: true, Options: &coderdtest.Options{Database: c.database, Pubsub: c.pubsub},
 	})
-	c := &coder{URL: client.URL.String(), Token: client.SessionToken(), used: true}
-	s.all = append(s.all, c)
-	return c
+	return client.URL.String()
+}
+
+// proxy starts a workspace proxy of a Coder with its token.
+func (s *server) proxy(body *json.Decoder) any {
+	var with struct{ URL, Token string }
+	_ = body.Decode(&with)
+	c := s.of(with.URL)
+	coderdenttest.NewWorkspaceProxyReplica(s.t, c.api, c.client, &coderdenttest.ProxyOptions{Token: with.Token})
+	return struct{}{}
+}
+
+// prebuild writes a workspace that Coder has built in advance, and its template, to the database. It returns the id.
+func (s *server) prebuild(body *json.Decoder) any {
+	var url string
+	_ = body.Decode(&url)
+	c := s.of(url)
+	return dbfake.WorkspaceBuild(s.t, c.database, database.WorkspaceTable{
+		OwnerID: database.PrebuildsSystemUserID, OrganizationID: c.first.OrganizationID,
+	}).Do().Workspace.ID
 }
 
 // release takes back a Coder by its URL.
 func (s *server) release(body *json.Decoder) any {
 	var url string
 	_ = body.Decode(&url)
-	for _, c := range s.all {
-		if c.URL == url {
-			c.used = false
-		}
-	}
+	c := s.of(url)
+	c.used = c.bare
 	return struct{}{}
 }
 

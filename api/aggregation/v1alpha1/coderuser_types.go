@@ -39,7 +39,7 @@ type CoderUserList struct {
 
 // CoderUserSpec is the desired state of a user.
 type CoderUserSpec struct {
-	// email is required on creation. Coder's API cannot change it later.
+	// email is required on creation, except for a service account, which has none. Coder's API cannot change it later.
 	// +optional
 	Email string `json:"email,omitempty"`
 	// fullName is the full name of the user. If unset, Coder's value is kept.
@@ -47,10 +47,16 @@ type CoderUserSpec struct {
 	FullName string `json:"fullName,omitempty"`
 	// loginType is how the user logs in: password, oidc, or none for an account that only uses
 	// tokens. It is required on creation and cannot change. Users that were not created with this
-	// API may have another type, for example github. Coder 2.36 and later create no users with none,
-	// and change existing ones to password. A manifest that still says none is accepted for them.
+	// API may have another type, for example github. In Coder 2.36 and later only service accounts have
+	// none, which is their default. The upgrade changes other users to password. A manifest that still
+	// says none is accepted for them.
 	// +optional
 	LoginType string `json:"loginType,omitempty"`
+	// serviceAccount creates an account for programs, which cannot log in and only uses tokens. It needs
+	// Coder 2.36 or later with a license that includes service accounts. It has no email and no password,
+	// and cannot change.
+	// +optional
+	ServiceAccount *bool `json:"serviceAccount,omitempty"`
 	// passwordFrom reads the password from a Secret. The Secret is read when the user is created
 	// and when this field changes, but not when the Secret changes. If unset, a new user with login
 	// type password gets a random password that is not stored.
@@ -114,6 +120,9 @@ type CoderUserStatus struct {
 	// loginType is how the user logs in.
 	// +optional
 	LoginType string `json:"loginType,omitempty"`
+	// serviceAccount reports that it is a service account, which cannot log in.
+	// +optional
+	ServiceAccount bool `json:"serviceAccount,omitempty"`
 	// state is active, dormant (the user becomes active with the next login) or suspended.
 	// +optional
 	State string `json:"state,omitempty"`

@@ -17,6 +17,18 @@ func (s *Server) AddWorkspace(owner string, template uuid.UUID, name string) uui
 	return s.seedWorkspace(owner, template, name).ID
 }
 
+// prebuilds is the name of Coder's own account for workspaces that it builds in advance.
+const prebuilds = "prebuilds"
+
+// AddPrebuilt adds a template, and a running workspace of it that Coder has built in advance. It returns the id of the workspace.
+func (s *Server) AddPrebuilt() uuid.UUID {
+	if s.real != nil {
+		return ask[uuid.UUID]("/prebuild", s.real.url)
+	}
+	s.AddUser(prebuilds)
+	return s.AddWorkspace(prebuilds, s.AddTemplate("coder", "gpu", nil), "prebuild-1")
+}
+
 // BuildWorkspace starts, stops or deletes a workspace, as another user of Coder would. The build
 // finishes at once, and Coder lists it.
 func (s *Server) BuildWorkspace(id uuid.UUID, transition string) {

@@ -1,6 +1,7 @@
 package coderdtest
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -19,7 +20,7 @@ import (
 
 // License describes a license to create. Only the server of this package accepts it.
 type License struct {
-	// UUID is the license's id. Zero means a new one.
+	// UUID is the license's id. Zero means a new one. uuid.Max means none, as in the old format.
 	UUID uuid.UUID
 	// FeatureSet is premium, enterprise or empty.
 	FeatureSet string
@@ -88,6 +89,9 @@ func NewLicense(l License) string {
 		AccountType: "salesforce", AccountID: "coderdtest", DeploymentIDs: l.DeploymentIDs,
 		Trial: l.Trial, FeatureSet: codersdk.FeatureSet(l.FeatureSet), Version: 3, Features: map[codersdk.FeatureName]int64{},
 	}
+	if l.UUID == uuid.Max {
+		claims.ID = "7"
+	}
 	for name, value := range l.Features {
 		claims.Features[codersdk.FeatureName(name)] = value
 	}
@@ -126,6 +130,9 @@ func (s *Server) Licenses() []HeldLicense {
 // AddLicense adds a license, as another user of Coder would. It reports whether the server accepted
 // it.
 func (s *Server) AddLicense(text string) (taken bool) {
+	if s.real != nil {
+		return s.real.addLicense(text)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() {
@@ -142,6 +149,9 @@ func (s *Server) AddLicense(text string) (taken bool) {
 // RemoveLicense removes a license, as another user of Coder would. It reports whether the license
 // existed.
 func (s *Server) RemoveLicense(id int32) bool {
+	if s.real != nil {
+		return s.real.client.DeleteLicense(context.Background(), id) == nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.removeLicense(id)

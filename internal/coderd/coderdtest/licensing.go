@@ -17,6 +17,10 @@ func WithLicensing() Option { return func(s *Server) { s.licensing = true } }
 // SetFeature overrides the entitlement of a feature: entitled, grace_period or not_entitled. An
 // empty entitlement removes the override.
 func (s *Server) SetFeature(name, entitlement string) {
+	if s.real != nil {
+		s.real.setFeature(codersdk.FeatureName(name), codersdk.Entitlement(entitlement))
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if entitlement == "" {
@@ -62,11 +66,15 @@ func (s *Server) routeLicensing(open, closed route) {
 	s.routeProxies(open)
 }
 
+// featureServiceAccounts is a feature of the premium set that the client library does not know.
+const featureServiceAccounts codersdk.FeatureName = "service_accounts"
+
 // switchedOn reports whether this server enables a feature if a license allows it.
 func switchedOn(name codersdk.FeatureName) bool {
 	switch name {
 	case codersdk.FeatureAuditLog, codersdk.FeatureTemplateRBAC, codersdk.FeatureAdvancedTemplateScheduling,
-		codersdk.FeatureWorkspaceProxy, codersdk.FeatureUserRoleManagement, codersdk.FeatureAccessControl, codersdk.FeatureControlSharedPorts:
+		codersdk.FeatureWorkspaceProxy, codersdk.FeatureUserRoleManagement, codersdk.FeatureAccessControl, codersdk.FeatureControlSharedPorts,
+		featureServiceAccounts:
 		return true
 	}
 	return name.AlwaysEnable()
@@ -83,6 +91,9 @@ func (s *Server) entitlements() codersdk.Entitlements {
 	}
 	for _, name := range codersdk.FeatureNames {
 		out.AddFeature(name, codersdk.Feature{Entitlement: codersdk.EntitlementNotEntitled})
+	}
+	if s.has(serviceAccounts) {
+		out.AddFeature(featureServiceAccounts, codersdk.Feature{Entitlement: codersdk.EntitlementNotEntitled})
 	}
 	for _, l := range s.licenses {
 		if !l.claims.until().After(now) || l.claims.from().After(now) {
@@ -107,6 +118,9 @@ func addFeatures(out *codersdk.Entitlements, claims licenseClaims, now time.Time
 		if !name.UsesLimit() && !name.UsesUsagePeriod() {
 			out.AddFeature(name, codersdk.Feature{Entitlement: entitlement, Enabled: switchedOn(name)})
 		}
+	}
+	if _, known := out.Features[featureServiceAccounts]; known && claims.FeatureSet == codersdk.FeatureSetPremium {
+		out.AddFeature(featureServiceAccounts, codersdk.Feature{Entitlement: entitlement, Enabled: true})
 	}
 	for name, value := range claims.Features {
 		switch {

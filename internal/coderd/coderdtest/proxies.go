@@ -43,6 +43,9 @@ func (p *proxy) check(status codersdk.ProxyHealthStatus) {
 // Proxies returns the workspace proxies that are not deleted, without the primary one (Coder
 // itself).
 func (s *Server) Proxies() []Proxy {
+	if s.real != nil {
+		return s.real.proxies()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Proxy
@@ -56,6 +59,9 @@ func (s *Server) Proxies() []Proxy {
 
 // AddProxy adds a workspace proxy, as another user of Coder would. It needs no license.
 func (s *Server) AddProxy(name, displayName, icon string) Proxy {
+	if s.real != nil {
+		return s.real.addProxy(name, displayName, icon)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.insertProxy(name, displayName, icon).state()
@@ -77,9 +83,29 @@ func (s *Server) RegisterProxy(token, url, wildcardHostname string) bool {
 	return p != nil
 }
 
+// StartProxy starts a workspace proxy with its token, which the server must accept.
+func (s *Server) StartProxy(token string) {
+	if s.real != nil {
+		ask[struct{}]("/proxy", map[string]string{"URL": s.real.url, "Token": token})
+		return
+	}
+	s.RegisterProxy(token, "http://127.0.0.1", "")
+}
+
+// AddReplica returns the URL of another replica of the server. Only a real Coder has several.
+func (s *Server) AddReplica() string {
+	if s.real != nil {
+		return ask[string]("/replica", s.real.url)
+	}
+	return s.URL
+}
+
 // RemoveProxy removes a workspace proxy, as another user of Coder would. It reports whether the
 // proxy existed.
 func (s *Server) RemoveProxy(name string) bool {
+	if s.real != nil {
+		return s.real.removeProxy(name)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.proxyNamed(name)

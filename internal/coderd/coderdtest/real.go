@@ -34,9 +34,12 @@ type real struct {
 	cleanup func(func())
 
 	mu sync.Mutex
-	// texts are the licenses and provisioner keys that were seen, by the id of their object. Coder
-	// returns them once.
+	// texts are the licenses, provisioner keys and tokens of proxies that were seen, by the id of their
+	// object. Coder returns them once.
 	texts map[string]string
+	// features are the entitlements that a test has set, and granted the licenses for them.
+	features map[codersdk.FeatureName]codersdk.Entitlement
+	granted  []int32
 }
 
 // ask sends a request to test/licensed. These functions are for tests, so they panic on errors.
@@ -61,19 +64,22 @@ func sure[T any](value T, err error) T {
 	return value
 }
 
-// newReal returns a Coder without licenses, keys and proxies. Another test may have used it.
-func newReal(t testing.TB) *real {
-	coder := ask[struct{ URL, Token string }]("/coder", nil)
+// newReal returns a Coder without licenses, keys and proxies. Another test may have used it, unless it is to have no users.
+func newReal(t testing.TB, bare bool) *real {
+	coder := ask[struct{ URL, Token string }]("/coder", bare)
 	t.Cleanup(func() { ask[struct{}]("/release", coder.URL) })
 	r := &real{
 		url: coder.URL, client: codersdk.New(sure(url.Parse(coder.URL))), cleanup: t.Cleanup,
-		texts: map[string]string{},
+		texts: map[string]string{}, features: map[codersdk.FeatureName]codersdk.Entitlement{},
 	}
 	r.client.SetSessionToken(coder.Token)
+	if bare {
+		return r
+	}
 	for _, l := range sure(r.client.Licenses(context.Background())) {
 		_ = r.client.DeleteLicense(context.Background(), l.ID)
 	}
-	r.licensed(func(ctx context.Context) {
+	r.licensed("", func(ctx context.Context) {
 		for _, org := range sure(r.client.Organizations(ctx)) {
 			for _, k := range sure(r.client.ListProvisionerKeys(ctx, org.ID)) {
 				_ = r.client.DeleteProvisionerKey(ctx, org.ID, k.Name)
@@ -89,9 +95,24 @@ func newReal(t testing.TB) *real {
 	return r
 }
 
-// licensed calls f while a license allows everything.
-func (r *real) licensed(f func(context.Context)) {
+// Real reports whether a real Coder answers, whose clock is not that of the test.
+func (s *Server) Real() bool { return s.real != nil }
+
+// Now returns begin, or the current time if a real Coder answers: the term of a license must include the present.
+func Now(begin time.Time) time.Time {
+	if os.Getenv(licensedURL) != "" {
+		return time.Now().UTC().Truncate(time.Second)
+	}
+	return begin
+}
+
+// licensed calls f while a license allows a feature, or everything if the test has not set the feature.
+func (r *real) licensed(feature codersdk.FeatureName, f func(context.Context)) {
 	ctx := context.Background()
+	if r.features[feature].Entitled() {
+		f(ctx)
+		return
+	}
 	l := sure(r.client.AddLicense(ctx, codersdk.AddLicenseRequest{License: NewLicense(License{FeatureSet: "premium"})}))
 	defer func() { _ = r.client.DeleteLicense(ctx, l.ID) }()
 	f(ctx)
@@ -103,6 +124,10 @@ func (r *real) forward(w http.ResponseWriter, req *http.Request) {
 	out := sure(http.NewRequestWithContext(req.Context(), req.Method, r.url+req.URL.RequestURI(), bytes.NewReader(body)))
 	out.Header = req.Header.Clone()
 	out.Header.Del("Accept-Encoding")
+	if token := req.Header.Get(codersdk.SessionTokenHeader); token != "" && r.client.SessionToken() == "" {
+		// The first user of a Coder that had none.
+		r.client.SetSessionToken(token)
+	}
 	res, err := http.DefaultTransport.RoundTrip(out)
 	if err != nil {
 		giveUp()
@@ -133,12 +158,16 @@ func (r *real) note(req *http.Request, body, answer []byte) {
 	case strings.HasPrefix(path, "/api/v2/licenses"):
 		_ = json.Unmarshal(body, &said)
 		_ = json.Unmarshal(answer, &said)
-		r.keep(strconv.Itoa(int(said.ID)), said.License)
+		r.keep(fmtID(said.ID), said.License)
+	case strings.HasPrefix(path, "/api/v2/workspaceproxies"):
+		r.noteProxy(answer)
 	case strings.HasSuffix(path, "/provisionerkeys"):
 		_ = json.Unmarshal(answer, &said)
 		r.keep(sure(r.client.GetProvisionerKey(req.Context(), said.Key)).ID.String(), said.Key)
 	}
 }
+
+func fmtID(license int32) string { return strconv.Itoa(int(license)) }
 
 func (r *real) keep(id, text string) {
 	r.mu.Lock()
@@ -176,13 +205,13 @@ func (r *real) licenses() (held []HeldLicense) {
 	all := sure(r.client.Licenses(context.Background()))
 	slices.SortFunc(all, func(a, b codersdk.License) int { return cmp.Compare(a.ID, b.ID) })
 	for _, l := range all {
-		held = append(held, HeldLicense{License: l, Text: r.text(strconv.Itoa(int(l.ID)))})
+		held = append(held, HeldLicense{License: l, Text: r.text(fmtID(l.ID))})
 	}
 	return held
 }
 
 func (r *real) provisionerKeys(organization string) (keys []ProvisionerKey) {
-	r.licensed(func(ctx context.Context) {
+	r.licensed(codersdk.FeatureExternalProvisionerDaemons, func(ctx context.Context) {
 		for _, k := range sure(r.client.ListProvisionerKeys(ctx, r.organizationID(organization))) {
 			keys = append(keys, ProvisionerKey{ProvisionerKey: k, Text: r.text(k.ID.String())})
 		}
@@ -192,7 +221,7 @@ func (r *real) provisionerKeys(organization string) (keys []ProvisionerKey) {
 }
 
 func (r *real) addProvisionerKey(organization, name string, tags map[string]string) (text string) {
-	r.licensed(func(ctx context.Context) {
+	r.licensed(codersdk.FeatureExternalProvisionerDaemons, func(ctx context.Context) {
 		made, err := r.client.CreateProvisionerKey(ctx, r.organizationID(organization), codersdk.CreateProvisionerKeyRequest{Name: name, Tags: tags})
 		if err == nil {
 			text = made.Key
@@ -203,7 +232,7 @@ func (r *real) addProvisionerKey(organization, name string, tags map[string]stri
 }
 
 func (r *real) removeProvisionerKey(organization, name string) (removed bool) {
-	r.licensed(func(ctx context.Context) {
+	r.licensed(codersdk.FeatureExternalProvisionerDaemons, func(ctx context.Context) {
 		removed = r.client.DeleteProvisionerKey(ctx, r.organizationID(organization), name) == nil
 	})
 	return removed
@@ -217,7 +246,7 @@ func (r *real) addProvisionerDaemon(organization, key, name string) (id uuid.UUI
 	if i < 0 {
 		return uuid.Nil
 	}
-	r.licensed(func(ctx context.Context) {
+	r.licensed(codersdk.FeatureExternalProvisionerDaemons, func(ctx context.Context) {
 		org := keys[i].OrganizationID
 		client := sure(r.client.ServeProvisionerDaemon(ctx, codersdk.ServeProvisionerDaemonRequest{
 			Name: name, Organization: org, ProvisionerKey: keys[i].Text, Provisioners: []codersdk.ProvisionerType{codersdk.ProvisionerTypeTerraform},
@@ -230,16 +259,4 @@ func (r *real) addProvisionerDaemon(organization, key, name string) (id uuid.UUI
 		}
 	})
 	return id
-}
-
-// registerProxy registers as a workspace proxy does when it starts.
-func (r *real) registerProxy(token, accessURL, wildcardHostname string) bool {
-	body := encoded(map[string]any{
-		"access_url": accessURL, "wildcard_hostname": wildcardHostname, "replica_id": uuid.New(), "replica_hostname": "test", "version": "v2.36.1",
-	})
-	req := sure(http.NewRequest(http.MethodPost, r.url+"/api/v2/workspaceproxies/me/register", bytes.NewReader(body))) //nolint:noctx // Only tests use it.
-	req.Header.Set("Coder-External-Proxy-Token", token)
-	res := sure(http.DefaultClient.Do(req)) //nolint:bodyclose // It is closed below.
-	defer func() { _ = res.Body.Close() }()
-	return res.StatusCode == http.StatusCreated
 }

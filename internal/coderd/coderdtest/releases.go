@@ -60,9 +60,9 @@ const (
 	bombTooLarge
 	// startsNoDormant: starting a dormant workspace returns 403. Other releases wake it.
 	startsNoDormant
-	// noneIsForServices: creating a user with login type none returns 400, unless it is a service
-	// account.
-	noneIsForServices
+	// serviceAccounts: a license may permit service accounts, and creating another user with login type none
+	// returns 400.
+	serviceAccounts
 	// namesIncludeDeleted: the response for a deleted workspace names the parameter include_deleted.
 	// Other releases name a parameter that does not exist.
 	namesIncludeDeleted
@@ -89,8 +89,8 @@ func differences(d difference) (releases []Release, source string) {
 		return []Release{Release234, Release236}, "#26314, in 2.33.11, 2.34.5, 2.35.0: coderd/workspaces.go"
 	case startsNoDormant:
 		return []Release{Release229}, "tried with the real 2.29.1"
-	case noneIsForServices:
-		return []Release{Release236}, "since 2.36, tried with the real 2.36.1: coderd/users.go; migration 000555 changes none of earlier users to password"
+	case serviceAccounts:
+		return []Release{Release236}, "since 2.36: coderd/users.go, of which the refusal of none was tried with the real 2.36.1, and service accounts were read; migration 000555 changes none of earlier users to password"
 	case namesIncludeDeleted:
 		return []Release{Release236}, "#25826, tried with the real 2.36.1: coderd/workspaces.go"
 	case membersSeeKeys:

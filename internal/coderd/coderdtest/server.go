@@ -26,6 +26,7 @@ type Server struct {
 	oidc               bool
 	hostPrefixCookie   bool
 	licensing          bool
+	bare               bool
 	ownerTokenLifetime time.Duration
 	tokenLifetime      time.Duration
 	deploymentID       uuid.UUID
@@ -93,7 +94,7 @@ func New(t testing.TB, opts ...Option) *Server {
 	}
 	s.addOrganization("coder", true)
 	if s.licensing && os.Getenv(licensedURL) != "" {
-		s.real = newReal(t)
+		s.real = newReal(t, s.bare)
 	}
 	web := httptest.NewServer(s.handler())
 	s.URL = web.URL
@@ -245,6 +246,9 @@ func WithManualBuilds() Option { return func(s *Server) { s.manual = true } }
 func WithMaxTokenLifetimes(owner, others time.Duration) Option {
 	return func(s *Server) { s.ownerTokenLifetime, s.tokenLifetime = owner, others }
 }
+
+// WithoutUsers is for a server whose first user is created by what is tested. Without it, a real Coder has one.
+func WithoutUsers() Option { return func(s *Server) { s.bare = true } }
 
 // WithHostPrefixCookie expects the session cookie under another name, as Coder does
 // since 2.31 if CODER_HOST_PREFIX_COOKIE is set.

@@ -25,9 +25,17 @@ func (s *Server) putAutomaticUpdates(r *request) {
 }
 
 // putDormant changes only the dormancy: it neither stops nor starts the workspace.
+// refusePrebuilt refuses to change a workspace that Coder has built in advance, as coderd/workspaces.go does.
+func (w *workspace) refusePrebuilt(message string) {
+	if w.owner.Username == prebuilds {
+		refuse(http.StatusConflict, message)
+	}
+}
+
 func (s *Server) putDormant(r *request) {
 	w := s.pathWorkspace(r)
 	body := read[codersdk.UpdateWorkspaceDormancy](r)
+	w.refusePrebuilt("Dormancy updates are not supported for prebuilt workspaces")
 	if body.Dormant == (w.DormantAt != nil) {
 		r.w.WriteHeader(http.StatusNotModified)
 		return
@@ -46,6 +54,7 @@ func (s *Server) setDormant(w *workspace, dormant bool) {
 func (s *Server) putTTL(r *request) {
 	w := s.pathWorkspace(r)
 	body := read[codersdk.UpdateWorkspaceTTLRequest](r)
+	w.refusePrebuilt("TTL updates are not supported for prebuilt workspaces")
 	ttl, problem := wholeMinutes(body.TTLMillis, 0)
 	if !w.template.AllowUserAutostop {
 		problem = "Custom autostop TTL is not allowed for workspaces using this template."
@@ -63,6 +72,7 @@ func (s *Server) putTTL(r *request) {
 func (s *Server) putAutostart(r *request) {
 	w := s.pathWorkspace(r)
 	body := read[codersdk.UpdateWorkspaceAutostartRequest](r)
+	w.refusePrebuilt("Autostart is not supported for prebuilt workspaces")
 	if problem := scheduleProblem(body.Schedule); problem != "" {
 		refuse(http.StatusBadRequest, "Invalid autostart schedule.", codersdk.ValidationError{Field: "schedule", Detail: problem})
 	}

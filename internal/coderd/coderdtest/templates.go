@@ -43,6 +43,10 @@ func (s *Server) PatchTemplate(t testing.TB, id uuid.UUID, fields map[string]any
 	if err != nil {
 		t.Fatalf("fields of template %s: %v", id, err)
 	}
+	if s.real != nil {
+		s.real.patchTemplate(id, data)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := s.templateByID(id)

@@ -48,6 +48,9 @@ func (s *Server) AddNamedToken(username, name string, lifetime time.Duration) (t
 
 // RevokeToken makes the server refuse a token from now on. It reports whether the token existed.
 func (s *Server) RevokeToken(value string) bool {
+	if s.real != nil {
+		return s.real.revokeToken(value)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := len(s.keys)

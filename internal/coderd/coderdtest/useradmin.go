@@ -19,7 +19,7 @@ func WithOIDC() Option { return func(s *Server) { s.oidc = true } }
 type UserState struct {
 	ID                               uuid.UUID
 	Email, Name, Password, LoginType string
-	Suspended                        bool
+	Suspended, ServiceAccount        bool
 	Roles                            []string
 	// Organizations are the names of the organizations with the roles in them, for example
 	// "coder [organization-admin]".
@@ -32,7 +32,7 @@ func (s *Server) User(username string) (state UserState, found bool) {
 		found = true
 		state = UserState{
 			ID: u.ID, Email: u.Email, Name: u.Name, Password: u.password, LoginType: string(u.LoginType),
-			Suspended: u.Status == codersdk.UserStatusSuspended, Roles: slices.Clone(u.roles),
+			Suspended: u.Status == codersdk.UserStatusSuspended, ServiceAccount: u.service, Roles: slices.Clone(u.roles),
 		}
 		for _, id := range u.OrganizationIDs {
 			state.Organizations = append(state.Organizations, fmt.Sprint(s.organizationByID(id).Name, " ", u.orgRoles[id]))

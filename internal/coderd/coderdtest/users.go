@@ -2,6 +2,7 @@ package coderdtest
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,7 +18,9 @@ type user struct {
 	codersdk.User
 	sortKey  string
 	password string
-	roles    []string
+	// service reports that it is a service account.
+	service bool
+	roles   []string
 	// orgRoles are the roles in each organization.
 	orgRoles map[uuid.UUID][]string
 }
@@ -78,7 +81,7 @@ func (s *Server) insertUser(username, email, password string, orgs ...uuid.UUID)
 	now := s.now()
 	u := &user{sortKey: strings.ToLower(username), password: password}
 	u.ID, u.Username, u.Email, u.CreatedAt, u.UpdatedAt = uuid.New(), username, email, now, now
-	if username == "prebuilds" {
+	if username == prebuilds {
 		// Coder's account for workspaces that it builds in advance always has this id.
 		u.ID = uuid.MustParse("c42fdf75-3097-471c-8c33-fb52454d81c0")
 	}
@@ -127,8 +130,14 @@ func (r *request) needsRole(roles ...string) {
 		"You don't have permission to view this content. If you believe this is a mistake, please contact your administrator or try signing in with different credentials.")
 }
 
-func (u *user) sdk() codersdk.User {
-	out := u.User
+// userJSON is a user in Coder's API. Releases without service accounts have no such field.
+type userJSON struct {
+	codersdk.User
+	IsServiceAccount bool `json:"is_service_account,omitempty"`
+}
+
+func (u *user) sdk() userJSON {
+	out := userJSON{u.User, u.service}
 	out.Roles = []codersdk.SlimRole{}
 	for _, role := range u.roles {
 		out.Roles = append(out.Roles, codersdk.SlimRole{Name: role, DisplayName: role})
@@ -140,7 +149,10 @@ func (u *user) sdk() codersdk.User {
 // in pages. A caller that may not see other users finds only itself.
 func (s *Server) getUsers(r *request) {
 	q := strings.ToLower(r.URL.Query().Get("q"))
-	out := codersdk.GetUsersResponse{Users: []codersdk.User{}}
+	out := struct {
+		Users []userJSON `json:"users"`
+		Count int        `json:"count"`
+	}{Users: []userJSON{}}
 	all := slices.Clone(s.users)
 	slices.SortFunc(all, func(a, b *user) int { return strings.Compare(a.sortKey, b.sortKey) })
 	offset, limit := r.positive("offset"), r.positive("limit")
@@ -187,12 +199,26 @@ func (s *Server) postFirstUser(r *request) {
 
 func (s *Server) postUser(r *request) {
 	r.needsRole("owner", "user-admin")
-	body := read[codersdk.CreateUserRequestWithOrgs](r)
+	raw := read[json.RawMessage](r)
+	var body codersdk.CreateUserRequestWithOrgs
+	var more struct {
+		ServiceAccount bool `json:"service_account"`
+	}
+	if json.Unmarshal(raw, &body) != nil || json.Unmarshal(raw, &more) != nil {
+		refuse(http.StatusBadRequest, "Request body must be valid JSON.")
+	}
+	service := more.ServiceAccount && s.has(serviceAccounts)
 	var v validation
-	v.email(body.Email)
+	if !service || body.Email != "" {
+		v.email(body.Email)
+	}
 	v.name("username", "username", body.Username)
 	v.check(codersdk.UserRealNameValid(body.Name) == nil, "name", "user_real_name", body.Name)
 	v.refuse()
+	if service {
+		s.checkServiceAccount(body)
+		body.UserLoginType = codersdk.LoginTypeNone
+	}
 	if s.noPasswords && (body.UserLoginType == "" || body.UserLoginType == codersdk.LoginTypePassword) {
 		refuse(http.StatusForbidden, "Password based authentication is disabled! Unable to provision new users with password authentication.")
 	}
@@ -202,7 +228,7 @@ func (s *Server) postUser(r *request) {
 			"required at least 1 value for the array 'organization_ids'",
 			codersdk.ValidationError{Field: "organization_ids", Detail: "Missing values, this cannot be empty"})
 	}
-	if s.userNamed(body.Username) != nil || s.userWithEmail(body.Email) != nil {
+	if s.userNamed(body.Username) != nil || body.Email != "" && s.userWithEmail(body.Email) != nil {
 		refuse(http.StatusConflict, "User already exists.")
 	}
 	for i, id := range body.OrganizationIDs {
@@ -218,14 +244,27 @@ func (s *Server) postUser(r *request) {
 		checkPassword(body.Password)
 	case body.Password != "":
 		refuse(http.StatusBadRequest, fmt.Sprintf("Password cannot be set for non-password (%q) authentication.", loginType))
-	case loginType == codersdk.LoginTypeNone && s.has(noneIsForServices):
+	case loginType == codersdk.LoginTypeNone && s.has(serviceAccounts) && !service:
 		refuse(http.StatusBadRequest, "Login type 'none' requires a service account.")
 	case loginType == codersdk.LoginTypeOIDC && !s.oidc:
 		refuse(http.StatusBadRequest, "You must configure OIDC before creating OIDC users.")
 	}
 	u := s.insertUser(body.Username, body.Email, body.Password, body.OrganizationIDs...)
-	u.Name, u.LoginType = body.Name, loginType
+	u.Name, u.LoginType, u.service = body.Name, loginType, service
 	r.write(http.StatusCreated, u.sdk())
+}
+
+// checkServiceAccount refuses a request for a service account as Coder does.
+func (s *Server) checkServiceAccount(body codersdk.CreateUserRequestWithOrgs) {
+	switch {
+	case body.UserLoginType != "" && body.UserLoginType != codersdk.LoginTypeNone:
+		refuse(http.StatusBadRequest, "Service accounts must use login type 'none'.")
+	case body.Password != "":
+		refuse(http.StatusBadRequest, "Password cannot be set for service accounts.")
+	case body.Email != "":
+		refuse(http.StatusBadRequest, "Email cannot be set for service accounts.")
+	}
+	s.needsFeature(featureServiceAccounts)
 }
 
 func (s *Server) putRoles(r *request) {

@@ -232,7 +232,7 @@ func (s *Server) postWorkspace(r *request) {
 // prebuilt returns a running workspace that Coder built in advance for a preset, or nil. Coder transfers
 // it to the next user who creates such a workspace.
 func (s *Server) prebuilt(t *template, preset uuid.UUID) *workspace {
-	owner := s.userNamed("prebuilds")
+	owner := s.userNamed(prebuilds)
 	if owner == nil {
 		return nil
 	}
@@ -277,7 +277,9 @@ func (s *Server) workspaceSDK(w *workspace) codersdk.Workspace {
 	out.OrganizationID, out.OrganizationName = t.OrganizationID, t.OrganizationName
 	out.TemplateID, out.TemplateName, out.TemplateDisplayName, out.TemplateIcon = t.ID, t.Name, t.DisplayName, t.Icon
 	out.TemplateActiveVersionID, out.TemplateAllowUserCancelWorkspaceJobs = t.ActiveVersionID, t.AllowUserCancelWorkspaceJobs
-	out.TemplateRequireActiveVersion = t.RequireActiveVersion
+	// Without a license the setting is stored and has no effect: coderd/database/dbauthz/accesscontrol.go. A server without
+	// licensing behaves as one whose license allows it.
+	out.TemplateRequireActiveVersion = t.RequireActiveVersion && (!s.licensing || s.entitlements().Features[codersdk.FeatureAccessControl].Enabled)
 	out.TemplateUseClassicParameterFlow = t.UseClassicParameterFlow
 	out.LatestBuild = s.buildSDK(w, w.latest())
 	out.Outdated = out.LatestBuild.TemplateVersionID != t.ActiveVersionID

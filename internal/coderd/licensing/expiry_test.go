@@ -1,6 +1,7 @@
 package licensing
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,9 @@ func TestWhatIsAllowedIsKnownWithoutALicenseOfOurs(t *testing.T) {
 	}
 	f.wantAsked("1 GET entitlements")
 	f.Coder.AddLicense(license(100))
+	if f.Coder.Real() {
+		return // It says of no feature what the rest needs.
+	}
 	f.Coder.SetFeature(coderd.FeatureWorkspaceProxy, "grace_period")
 	f.Coder.SetFeature(coderd.FeatureExternalProvisioners, "from the future")
 	f.Forward(DefaultRest)
@@ -133,6 +137,9 @@ func TestExpiryIsTold(t *testing.T) {
 				FeatureSet: "premium", Trial: test.trial, NotBefore: begin.AddDate(-1, 0, 0), Expires: begin.Add(end), GraceEnds: begin.Add(end + 10*day),
 			})
 			for _, m := range test.moments {
+				if f.Coder.Real() && m.at > end {
+					break // Its clock does not advance.
+				}
 				f.Clock.SetTime(begin.Add(m.at))
 				result := f.want(text, m.state, m.reason)
 				if result.Allowance == nil || result.Allowance.Tier != m.tier || !result.ExpiresAt.Equal(begin.Add(end)) {
@@ -146,6 +153,38 @@ func TestExpiryIsTold(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestALicenseThatEndsDuringAPass ends the grace period of a license before each of the requests of a pass.
+func TestALicenseThatEndsDuringAPass(t *testing.T) {
+	for at, want := range []struct{ first, then string }{
+		{coderv1alpha1.ReasonInvalidLicense, coderv1alpha1.ReasonInvalidLicense},       // the list
+		{coderv1alpha1.ReasonInvalidLicense, coderv1alpha1.ReasonInvalidLicense},       // the upload
+		{coderv1alpha1.ReasonLicenseInGracePeriod, coderv1alpha1.ReasonLicenseExpired}, // the entitlements
+	} {
+		f := newLicensedFixture(t)
+		if f.Coder.Real() {
+			t.Skip("its clock does not advance")
+		}
+		f.license = license(1)
+		f.Clock.SetTime(begin.AddDate(0, 0, 11).Add(-time.Second))
+		client, err := coderd.New(coderd.Config{URL: f.Coder.URL, Token: f.token, Transport: ensuretest.Before(at, func() { f.Forward(2 * time.Second) })})
+		f.Must(err)
+		req := f.request()
+		req.Connect = func(context.Context) (Coder, error) { return client, nil }
+		result, err := f.manager.Ensure(f.Ctx, req)
+		f.Must(err)
+		f.own = result.Own
+		if result.Reason != want.first || result.Allowance == nil || result.Allowance.Tier != "none" {
+			t.Errorf("request %d: %+v", at, result)
+		}
+		if want.first == coderv1alpha1.ReasonLicenseInGracePeriod && result.RequeueAfter > time.Second {
+			t.Errorf("request %d: looks again after %s", at, result.RequeueAfter)
+		}
+		if after := f.want(f.license, ensure.Failed, want.then); !strings.Contains(after.Message, "has expired") {
+			t.Errorf("request %d, the next pass: %s", at, after.Message)
+		}
 	}
 }
 

@@ -1,10 +1,7 @@
 package licensing
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
-var begin = time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
+var begin = coderdtest.Now(time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC))
 
 // fixture is a Coder, a record, and a Manager.
 type fixture struct {
@@ -195,13 +192,7 @@ func (l *late) AddLicense(ctx context.Context, text string) (coderd.License, err
 	return l.Coder.AddLicense(ctx, text)
 }
 
-// noUUID returns a license in the old format, without a UUID. The fake server signs with a SHA-256.
+// noUUID returns a license in the old format, without a UUID.
 func noUUID(expires time.Time) string {
-	text := coderdtest.NewLicense(coderdtest.License{UUID: uuid.Max, FeatureSet: "premium", Expires: expires})
-	parts := strings.Split(text, ".")
-	payload, _ := base64.RawURLEncoding.DecodeString(parts[1])
-	payload = bytes.Replace(payload, []byte(uuid.Max.String()), []byte("7"), 1)
-	unsigned := parts[0] + "." + base64.RawURLEncoding.EncodeToString(payload)
-	sum := sha256.Sum256([]byte(unsigned))
-	return unsigned + "." + base64.RawURLEncoding.EncodeToString(sum[:])
+	return coderdtest.NewLicense(coderdtest.License{UUID: uuid.Max, FeatureSet: "premium", Expires: expires})
 }

@@ -1603,7 +1603,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.Referenc
 				Properties: map[string]spec.Schema{
 					"email": {
 						SchemaProps: spec.SchemaProps{
-							Description: "email is required on creation. Coder's API cannot change it later.",
+							Description: "email is required on creation, except for a service account, which has none. Coder's API cannot change it later.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1617,8 +1617,15 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.Referenc
 					},
 					"loginType": {
 						SchemaProps: spec.SchemaProps{
-							Description: "loginType is how the user logs in: password, oidc, or none for an account that only uses tokens. It is required on creation and cannot change. Users that were not created with this API may have another type, for example github. Coder 2.36 and later create no users with none, and change existing ones to password. A manifest that still says none is accepted for them.",
+							Description: "loginType is how the user logs in: password, oidc, or none for an account that only uses tokens. It is required on creation and cannot change. Users that were not created with this API may have another type, for example github. In Coder 2.36 and later only service accounts have none, which is their default. The upgrade changes other users to password. A manifest that still says none is accepted for them.",
 							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"serviceAccount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serviceAccount creates an account for programs, which cannot log in and only uses tokens. It needs Coder 2.36 or later with a license that includes service accounts. It has no email and no password, and cannot change.",
+							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
@@ -1733,6 +1740,13 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref common.Refere
 						SchemaProps: spec.SchemaProps{
 							Description: "loginType is how the user logs in.",
 							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"serviceAccount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serviceAccount reports that it is a service account, which cannot log in.",
+							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},

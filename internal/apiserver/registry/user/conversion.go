@@ -40,7 +40,7 @@ func (k *Kind) object(
 	memberships := k.members.of(ctx, connection, item)
 	status := aggregationv1alpha1.CoderUserStatus{
 		ID: item.ID.String(), Username: item.Username, Email: item.Email, FullName: item.Name, LoginType: item.LoginType,
-		State: item.Status, Roles: normalRoles(item.Roles), Organizations: memberships, LastSeenAt: lastSeen(item.LastSeenAt, was),
+		ServiceAccount: item.ServiceAccount, State: item.Status, Roles: normalRoles(item.Roles), Organizations: memberships, LastSeenAt: lastSeen(item.LastSeenAt, was),
 	}
 	status.Tokens, status.TokenCount = k.members.tokens(ctx, connection, item.ID)
 	u := &aggregationv1alpha1.CoderUser{
@@ -79,10 +79,14 @@ func (k *Kind) showDeletion(u object, before []metav1.Condition) {
 // specOf returns the spec of a user without fields that a manifest owns.
 func specOf(status aggregationv1alpha1.CoderUserStatus) aggregationv1alpha1.CoderUserSpec {
 	status = *status.DeepCopy()
-	return aggregationv1alpha1.CoderUserSpec{
+	spec := aggregationv1alpha1.CoderUserSpec{
 		Email: status.Email, FullName: status.FullName, LoginType: status.LoginType,
 		Suspended: ptr.To(isSuspended(status)), Roles: status.Roles, Organizations: status.Organizations,
 	}
+	if status.ServiceAccount {
+		spec.ServiceAccount = ptr.To(true)
+	}
+	return spec
 }
 
 func isSuspended(status aggregationv1alpha1.CoderUserStatus) bool {
@@ -144,6 +148,9 @@ func (k *Kind) conditions(u object, in intent, was object) []metav1.Condition {
 	drifted := drift(in.Owned, u.Status)
 	sync := synced(drifted, in.Refusals)
 	ready := registry.True(aggregationv1alpha1.ReasonActive, "the user can log in")
+	if u.Status.ServiceAccount {
+		ready.Message = "the service account can use Coder with tokens"
+	}
 	switch {
 	case len(drifted) > 0:
 		ready = sync

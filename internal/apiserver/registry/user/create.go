@@ -57,10 +57,30 @@ func (k *Kind) planCreate(ctx context.Context, u object) (p creation, err error)
 	if p.organizations, err = client.Organizations(ctx); err != nil {
 		return p, err
 	}
-	if _, err = find(p.organizations, u.Spec.Organizations); err == nil && p.existing == nil {
+	_, err = find(p.organizations, u.Spec.Organizations)
+	switch {
+	case err != nil || p.existing != nil:
+	case isService(u.Spec):
+		err = servicesAllowed(ctx, client)
+	default:
 		err = freeEmail(ctx, client, u.Spec.Email)
 	}
 	return p, err
+}
+
+// servicesAllowed returns an error if this Coder creates no service accounts: it is too old, or its license does not include them.
+func servicesAllowed(ctx context.Context, client *coderd.Client) error {
+	entitlements, err := client.Entitlements(ctx)
+	switch entitlement := entitlements.Of(coderd.FeatureServiceAccounts); {
+	case err != nil && !coderd.IsNotSupported(err):
+		return err
+	case entitlement.Allows():
+		return nil
+	case entitlement == coderd.NotEntitled:
+		return field.Forbidden(servicePath, "no license of this Coder includes service accounts (Premium does); add one, or create a user with loginType password")
+	}
+	return field.Forbidden(servicePath,
+		"this Coder has no service accounts: they need the official image of Coder 2.36 or later, and a Premium license; create a user with loginType password instead")
 }
 
 // freeEmail returns an error if a user in Coder has the email address.
@@ -145,7 +165,7 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 
 func (k *Kind) createInCoder(p creation, wanted object) (*coderd.User, error) {
 	spec := wanted.Spec
-	request := coderd.NewUser{Username: p.username, Email: spec.Email, Name: spec.FullName, LoginType: spec.LoginType}
+	request := coderd.NewUser{Username: p.username, Email: spec.Email, Name: spec.FullName, LoginType: spec.LoginType, ServiceAccount: isService(spec)}
 	chosen, err := find(p.organizations, spec.Organizations)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 const refusedFor = 10 * time.Minute
 
 // Adopts implements mirror.Adopter. The username may belong to another person than the one whose
-// creation was interrupted.
+// creation was interrupted. Only service accounts have no email address.
 func (k *Kind) Adopts(item coderd.User, pending *metadata.Record) bool {
 	in, err := intentOf(pending)
 	return err == nil && strings.EqualFold(item.Email, in.Email)

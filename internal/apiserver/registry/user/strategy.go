@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -23,6 +24,7 @@ var (
 	specPath          = field.NewPath("spec")
 	emailPath         = specPath.Child("email")
 	loginTypePath     = specPath.Child("loginType")
+	servicePath       = specPath.Child("serviceAccount")
 	passwordPath      = specPath.Child("passwordFrom", "secretKeyRef")
 	rolesPath         = specPath.Child("roles")
 	organizationsPath = specPath.Child("organizations")
@@ -48,11 +50,14 @@ type strategy struct {
 	secrets registry.Secrets
 }
 
-// PrepareForCreate clears the fields that only the server sets.
+// PrepareForCreate clears the fields that only the server sets, and sets the login type of a service account.
 func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	u := obj.(object)
 	u.Status = aggregationv1alpha1.CoderUserStatus{}
 	u.Generation = 1
+	if isService(u.Spec) {
+		u.Spec.LoginType = cmp.Or(u.Spec.LoginType, loginNone)
+	}
 }
 
 // PrepareForUpdate restores the status, and keeps the current value of unset fields.
@@ -71,6 +76,9 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 		// The upgrade to Coder 2.36 changes none to password, but not the manifest.
 		spec.LoginType = loginPassword
 		warning.AddWarning(ctx, "", "spec.loginType: the user keeps the login type password; Coder 2.36 and later have none only for service accounts")
+	}
+	if spec.ServiceAccount == nil || isService(*spec) == isService(current) {
+		spec.ServiceAccount = current.ServiceAccount
 	}
 	spec.Suspended = cmp.Or(spec.Suspended, current.Suspended)
 	if spec.Roles == nil {
@@ -96,7 +104,12 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	if err != nil {
 		errs = append(errs, field.Invalid(namePath, u.Name, err.Error()))
 	}
-	if u.Spec.Email == "" {
+	switch service := isService(u.Spec); {
+	case service && u.Spec.Email != "":
+		errs = append(errs, field.Forbidden(emailPath, "a service account has no email address"))
+	case service && u.Spec.LoginType != loginNone:
+		errs = append(errs, field.Invalid(loginTypePath, u.Spec.LoginType, "a service account cannot log in: leave it out, or set none"))
+	case !service && u.Spec.Email == "":
 		errs = append(errs, field.Required(emailPath, "Coder requires an email address for a new user"))
 	}
 	errs = append(errs, registry.ValidateChanged(emailPath, u.Spec.Email, "", coderd.CheckEmail)...)
@@ -120,7 +133,14 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	if u.Spec.LoginType != was.Spec.LoginType {
 		errs = append(errs, field.Invalid(loginTypePath, u.Spec.LoginType, fmt.Sprintf("cannot change from %q: in Coder only the user can", was.Spec.LoginType)))
 	}
+	if isService(u.Spec) != isService(was.Spec) {
+		errs = append(errs, field.Invalid(servicePath, isService(u.Spec), "cannot change: Coder makes no user a service account, and no service account a user"))
+	}
 	return s.withSecret(ctx, u, was.Spec.PasswordFrom, errs)
+}
+
+func isService(spec aggregationv1alpha1.CoderUserSpec) bool {
+	return ptr.Deref(spec.ServiceAccount, false)
 }
 
 func validate(u object, old aggregationv1alpha1.CoderUserSpec) field.ErrorList {

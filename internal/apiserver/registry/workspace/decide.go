@@ -50,6 +50,10 @@ func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Cont
 	if ctx, err = k.authorize(ctx, d); err != nil {
 		return ctx, nil, err
 	}
+	if d.workspace.Prebuilt() && d.differs() {
+		return ctx, nil, invalid(d.name, field.Forbidden(specPath, fmt.Sprintf(
+			"Coder has built this workspace in advance for a preset of template %q, and starts and stops it itself: create a workspace with the preset, and Coder hands it over", d.workspace.TemplateName)))
+	}
 	if b := d.workspace.LatestBuild; o.Action == actionStart && len(o.Ephemeral) > 0 && isStarted(d.workspace) && !hasFailed(b) {
 		return ctx, nil, invalid(d.name, field.Forbidden(ephemeralPath, "the workspace is already started, and the values apply to a start: restart it with them, or stop it first"))
 	}

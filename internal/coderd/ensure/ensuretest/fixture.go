@@ -3,6 +3,7 @@ package ensuretest
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,25 @@ func New(t *testing.T, kinds *kubetest.Kinds, options ...coderdtest.Option) *Fix
 func (f *Fixture) NewClient(cfg coderd.Config) (*coderd.Client, error) {
 	cfg.Transport = f.Fault
 	return coderd.New(cfg)
+}
+
+// Before returns a transport that calls do before the request with this number, which counts from 0.
+func Before(number int, do func()) http.RoundTripper {
+	return &before{number: number, do: do}
+}
+
+type before struct {
+	number int
+	do     func()
+}
+
+// RoundTrip implements http.RoundTripper. The requests of a pass are sent one after the other.
+func (b *before) RoundTrip(req *http.Request) (*http.Response, error) {
+	if b.number == 0 {
+		b.do()
+	}
+	b.number--
+	return http.DefaultTransport.RoundTrip(req)
 }
 
 // As returns a client that is not affected by the crash.

@@ -2,6 +2,7 @@ package keys
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -242,6 +243,38 @@ func TestWithoutALicenseNothingIsMade(t *testing.T) {
 	wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
 	if f.Writes() != 0 || !result.Stalled {
 		t.Errorf("%d writes, stalled %v", f.Writes(), result.Stalled)
+	}
+}
+
+// TestALicenseThatEndsDuringAPassLosesNoKey ends the license before each of the requests of a pass.
+func TestALicenseThatEndsDuringAPassLosesNoKey(t *testing.T) {
+	for name, prepare := range map[string]func(*fixture){
+		"creation":    func(*fixture) {},
+		"replacement": func(f *fixture) { f.settle(); f.slow, f.cr.Spec.Tags = true, map[string]string{"zone": "b"} },
+	} {
+		for at, ended := 0, true; ended; at++ {
+			ended = false
+			t.Run(fmt.Sprintf("%s, request %d", name, at), func(t *testing.T) {
+				f := newFixture(t)
+				prepare(f)
+				before := f.cr.Status.ProvisionerKeyID
+				transport := ensuretest.Before(at, func() { ended = true; f.Coder.SetFeature(feature, "not_entitled") })
+				f.manager.Connect = func(context.Context, *coderv1alpha1.CoderControlPlane) (*coderd.Client, error) {
+					return coderd.New(coderd.Config{URL: f.Coder.URL, Token: f.token, Transport: transport})
+				}
+				f.pass()
+				f.pass()
+				if all := f.keys(); before != "" && (len(all) == 0 || all[0].ID.String() != before) {
+					t.Errorf("the key that pods use is gone: %s", f.keyNames())
+				}
+				f.slow = false
+				f.restart() // From here on the license stays.
+				f.Coder.SetFeature(feature, "entitled")
+				f.Forward(time.Hour)
+				f.settle()
+				f.checkWhole("")
+			})
+		}
 	}
 }
 

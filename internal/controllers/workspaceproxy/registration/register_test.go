@@ -1,6 +1,8 @@
 package registration
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -527,6 +529,35 @@ func TestALicenseThatEndsLosesNothing(t *testing.T) {
 	f.Coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
 	f.settle()
 	f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+}
+
+// TestALicenseThatEndsDuringAPass ends the license before each of the requests of a pass.
+func TestALicenseThatEndsDuringAPass(t *testing.T) {
+	for name, prepare := range map[string]func(*fixture){
+		"registration": func(*fixture) {},
+		"change":       func(f *fixture) { f.settle(); f.proxy.Spec.Bootstrap.DisplayName = "Sydney" },
+		"new token":    func(f *fixture) { f.settle(); f.regenerate(); f.restart() },
+	} {
+		for at, ended := 0, true; ended; at++ {
+			ended = false
+			t.Run(fmt.Sprintf("%s, request %d", name, at), func(t *testing.T) {
+				f := newFixture(t)
+				prepare(f)
+				transport := ensuretest.Before(at, func() { ended = true; f.Coder.SetFeature(coderd.FeatureWorkspaceProxy, "not_entitled") })
+				f.manager.NewClient = func(cfg coderd.Config) (*coderd.Client, error) {
+					cfg.Transport = transport
+					return coderd.New(cfg)
+				}
+				f.pass()
+				f.pass()
+				f.restart() // From here on the license stays.
+				f.Coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
+				f.Forward(time.Hour)
+				f.settle()
+				f.checkWhole(f.Coder, "sydney", cmp.Or(f.proxy.Spec.Bootstrap.DisplayName, "sydney"), coderd.DefaultProxyIcon)
+			})
+		}
+	}
 }
 
 func TestARefusalWakesTheControlPlane(t *testing.T) {
