@@ -143,10 +143,10 @@ func (d *decision) may(ctx context.Context) error {
 		actions = []string{"delete"}
 	case d.change.empty() && !d.restart:
 	case !d.restart && d.plan.request.Transition == coderd.TransitionStop:
-		actions = []string{"stop", "update"}
+		actions = []string{"stop"}
 	case !d.workspace.Dormant:
 		// In Coder nobody may start a dormant workspace: it is woken first, which is an update.
-		actions = []string{"start", "update"}
+		actions = []string{"start"}
 	}
 	if d.restart && isStarted(d.workspace) {
 		actions = append(actions, "stop")
