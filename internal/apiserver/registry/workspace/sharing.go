@@ -68,7 +68,7 @@ func (k *Kind) shownAs(s coderd.Share) share {
 	return share{User: user.name, Role: role}
 }
 
-// sharedWith returns the users and groups that a workspace is shared with, sorted.
+// sharedWith returns the users and then the groups that a workspace is shared with, sorted.
 func (k *Kind) sharedWith(w coderd.Workspace) []share {
 	var out []share
 	for _, s := range w.SharedWith {
@@ -81,7 +81,7 @@ func (k *Kind) sharedWith(w coderd.Workspace) []share {
 }
 
 func compareShares(a, b share) int {
-	return cmp.Or(strings.Compare(a.User, b.User), strings.Compare(a.Group, b.Group), strings.Compare(a.Role, b.Role))
+	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.User, b.User), strings.Compare(a.Role, b.Role))
 }
 
 // sameShares ignores the order.
