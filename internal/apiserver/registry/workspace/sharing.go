@@ -34,7 +34,7 @@ var sharedWithPath = specPath.Child("sharedWith")
 // share is a user or a group that a workspace is shared with.
 type share = aggregationv1alpha1.WorkspaceShare
 
-// username is the cached name of a user. It is empty if the user does not exist.
+// username is the cached name of a user.
 type username struct {
 	name   string
 	readAt time.Time
@@ -48,10 +48,12 @@ func (k *Kind) learnUsernames(ctx context.Context, connection connections.Connec
 			continue
 		}
 		user, err := connection.Client.UserByName(ctx, s.ID.String())
-		if err != nil && !coderd.IsNotFound(err) {
+		switch {
+		case err == nil:
+			k.usernames.Add(s.ID, username{user.Username, k.Clock.Now()})
+		case !coderd.IsNotFound(err):
 			return err
 		}
-		k.usernames.Add(s.ID, username{user.Username, k.Clock.Now()})
 	}
 	return nil
 }
@@ -97,7 +99,10 @@ func inOrder(shared, spec []share) []share {
 		out = []share{}
 	}
 	// The index of one that the spec does not have is the largest number.
-	slices.SortStableFunc(out, func(a, b share) int { return cmp.Compare(uint(slices.Index(spec, a)), uint(slices.Index(spec, b))) })
+	position := func(s share) uint {
+		return uint(slices.IndexFunc(spec, func(o share) bool { return o.User == s.User && o.Group == s.Group }))
+	}
+	slices.SortStableFunc(out, func(a, b share) int { return cmp.Compare(position(a), position(b)) })
 	return out
 }
 
