@@ -36,7 +36,7 @@ const EveryoneGroup = "Everyone"
 // experiment, and lists did not report it. A version that cannot be parsed is not refused.
 func (c *Client) CheckSharing(ctx context.Context) error {
 	info, err := c.BuildInfo(ctx)
-	if err == nil && atLeast(info.Version, "0") && !atLeast(info.Version, "2.32") {
+	if err == nil && atLeast(info.Version, "2.0") && !atLeast(info.Version, "2.32") {
 		return &Error{
 			Op: "sharing a workspace", StatusCode: http.StatusBadRequest,
 			Message: fmt.Sprintf("this is Coder %s, and workspaces can be shared since Coder 2.32; upgrade Coder, or remove sharedWith", info.Version),
