@@ -2328,20 +2328,20 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
-						"sharedWith": {
-							VendorExtensible: spec.VendorExtensible{
-								Extensions: spec.Extensions{
-									"x-kubernetes-list-type": "atomic",
-								},
+					},
+					"sharedWith": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
 							},
-							SchemaProps: spec.SchemaProps{
-								Description: "sharedWith lists the users and groups that Coder lets use the workspace besides its owner. If unset, Coder's value is kept; an empty list stops all sharing. It gives no permission in Kubernetes. A change needs Coder 2.32 or later, and the permission to share the workspace in Coder, which its owner and those with the role admin have. If somebody changes it in Coder, the list follows.",
-								Type:        []string{"array"},
-								Items: &spec.SchemaOrArray{
-									Schema: &spec.Schema{
-										SchemaProps: spec.SchemaProps{
-											Ref: ref(v1alpha1.WorkspaceShare{}.OpenAPIModelName()),
-										},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "sharedWith lists the users and groups that Coder lets use the workspace besides its owner. If unset, Coder's value is kept; an empty list stops all sharing. It gives no permission in Kubernetes. A change needs Coder 2.32 or later, and the permission to share the workspace in Coder, which its owner and those with the role admin have. If somebody changes it in Coder, the list follows.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkspaceShare{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2481,20 +2481,20 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 							Description: "lastUsedAt is when the workspace was last used.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
-						"sharedWith": {
-							VendorExtensible: spec.VendorExtensible{
-								Extensions: spec.Extensions{
-									"x-kubernetes-list-type": "atomic",
-								},
+					},
+					"sharedWith": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
 							},
-							SchemaProps: spec.SchemaProps{
-								Description: "sharedWith lists the users and groups that the workspace is shared with in Coder, sorted, at most 100. It is empty before Coder 2.32.",
-								Type:        []string{"array"},
-								Items: &spec.SchemaOrArray{
-									Schema: &spec.Schema{
-										SchemaProps: spec.SchemaProps{
-											Ref: ref(v1alpha1.WorkspaceShare{}.OpenAPIModelName()),
-										},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "sharedWith lists the users and groups that the workspace is shared with in Coder, sorted, at most 100. It is empty before Coder 2.32.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkspaceShare{}.OpenAPIModelName()),
 									},
 								},
 							},

@@ -157,7 +157,8 @@ func (k *Kind) planSharing(ctx context.Context, s subject, shares []share) ([]co
 		i := slices.IndexFunc(shares, func(o share) bool { return o.User == shown.User && o.Group == shown.Group })
 		role := ""
 		if i >= 0 {
-			role, shares = shares[i].Role, slices.Delete(shares, i, i+1)
+			role = shares[i].Role
+			shares = slices.Delete(shares, i, i+1)
 		}
 		if role != shown.Role {
 			shared.Role = role

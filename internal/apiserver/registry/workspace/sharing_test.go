@@ -160,7 +160,7 @@ func TestSharingBefore232(t *testing.T) {
 // shown until the list is changed.
 func TestSharingOfANewWorkspace(t *testing.T) {
 	w, _ := newSharingFixture(t)
-	const name = "coder.ada.new"
+	const name = "coder.ada.fresh"
 	made, err := w.create(newWorkspace(name, shared(cy, bo)))
 	w.must(err)
 	if !slices.Equal(made.Spec.SharedWith, []share{cy, bo}) || len(made.Status.SharedWith) != 0 || conditionOf(made, "Synced") != "False ChangeWaits" {
