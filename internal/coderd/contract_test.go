@@ -110,6 +110,7 @@ func (c *contract) run(t *testing.T) {
 		{"new workspace", c.newWorkspace},
 		{"workspace", c.readWorkspace},
 		{"token of the workspace", c.workspaceToken},
+		{"sharing", c.sharing},
 		{"schedule", c.schedule},
 		{"builds", c.builds},
 		{"end of the workspace", c.deleteWorkspace},

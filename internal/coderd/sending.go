@@ -157,14 +157,14 @@ func endpointClass(path string) string {
 var (
 	// collections are the segments after which the name or id of an object follows.
 	collections = sets.New("users", "keys", "members", "organizations", "templates", "templateversions", "versions", "files",
-		"workspaces", "workspace", "workspacebuilds", "licenses", "provisionerkeys", "workspaceproxies", "workspaceagents")
+		"workspaces", "workspace", "workspacebuilds", "groups", "licenses", "provisionerkeys", "workspaceproxies", "workspaceagents")
 	// fixedMembers are segments after a collection that are not a name or an id.
 	fixedMembers = sets.New("first", "login", "logout", "tokens", "tokenconfig")
 	// fixed are the fixed parts of the API in a position without a name.
 	fixed = sets.New("api", "v2", "buildinfo", "entitlements", "roles", "builds", "ttl", "autostart",
 		"autoupdates", "dormant", "parameters", "rich-parameters", "dynamic-parameters", "evaluate", "presets", "variables", "logs", "cancel", "archive",
 		"provisionerdaemons", "provisionerjobs", "crypto-keys", "connection", "coordinate", "authcheck",
-		"profile", "password", "status", "suspend", "activate", "derp")
+		"profile", "password", "status", "suspend", "activate", "derp", "acl")
 )
 
 type beforeChangeKey struct{}

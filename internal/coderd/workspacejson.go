@@ -1,6 +1,7 @@
 package coderd
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -24,6 +25,15 @@ type workspaceJSON struct {
 	Health      struct {
 		Healthy bool `json:"healthy"`
 	} `json:"health"`
+	SharedWith []shareJSON `json:"shared_with"`
+}
+
+// shareJSON is a user or a group that a workspace is shared with in Coder's API.
+type shareJSON struct {
+	ID    uuid.UUID `json:"id"`
+	Type  string    `json:"actor_type"`
+	Name  string    `json:"name"`
+	Roles []string  `json:"roles"`
 }
 
 // buildJSON is a build in Coder's API.
@@ -105,10 +115,28 @@ func (w *workspaceJSON) workspace() Workspace {
 			out.Autostart = nil
 		}
 	}
+	for _, s := range w.SharedWith {
+		out.SharedWith = append(out.SharedWith, s.share())
+	}
+	// Coder returns them in random order.
+	slices.SortFunc(out.SharedWith, func(a, b Share) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	out.SharedWith = out.SharedWith[:min(len(out.SharedWith), maxTexts)]
 	for _, resource := range w.LatestBuild.Resources {
 		for _, agent := range resource.Agents[:min(len(resource.Agents), maxTexts-len(out.Agents))] {
 			out.Agents = append(out.Agents, agent.agent())
 		}
+	}
+	return out
+}
+
+func (s *shareJSON) share() Share {
+	out := Share{ID: s.ID, IsGroup: s.Type == string(codersdk.SharedWorkspaceActorTypeGroup)}
+	if out.IsGroup {
+		// For a user this is the full name.
+		out.GroupName = boundName(s.Name)
+	}
+	if len(s.Roles) > 0 {
+		out.Role = boundName(s.Roles[0])
 	}
 	return out
 }

@@ -41,6 +41,10 @@ func sdkWorkspace(n int) codersdk.Workspace {
 		TemplateIcon: "/icon/k8s.png", TemplateActiveVersionID: uuid.New(), Outdated: true, Name: fmt.Sprintf("workspace-%d", n),
 		AutostartSchedule: &schedule, TTLMillis: &ttl, LastUsedAt: at, DormantAt: &at, DeletingAt: &at, AutomaticUpdates: codersdk.AutomaticUpdatesAlways,
 		Health: codersdk.WorkspaceHealth{Healthy: true, FailingAgents: []uuid.UUID{}}, NextStartAt: &at,
+		SharedWith: []codersdk.SharedWorkspaceActor{
+			{ID: uuid.Max, ActorType: codersdk.SharedWorkspaceActorTypeUser, Name: "Bo", Roles: []codersdk.WorkspaceRole{codersdk.WorkspaceRoleUse}},
+			{ID: uuid.NameSpaceDNS, ActorType: codersdk.SharedWorkspaceActorTypeGroup, Name: "devs", Roles: []codersdk.WorkspaceRole{codersdk.WorkspaceRoleAdmin}},
+		},
 		LatestBuild: codersdk.WorkspaceBuild{
 			ID: uuid.New(), CreatedAt: at, UpdatedAt: at, WorkspaceName: fmt.Sprintf("workspace-%d", n), TemplateVersionID: uuid.New(),
 			TemplateVersionName: "brave_turing42", BuildNumber: 7, Transition: codersdk.WorkspaceTransitionStart, InitiatorUsername: "ada",
@@ -75,6 +79,7 @@ func TestWhatIsKeptOfAWorkspace(t *testing.T) {
 				{Slug: "app-0", DisplayName: "code-server"}, {Slug: "app-1", DisplayName: "code-server"},
 				{Slug: "app-2", DisplayName: "code-server"}, {Slug: "app-3", DisplayName: "code-server"},
 			}}},
+		SharedWith: []Share{{ID: uuid.NameSpaceDNS, IsGroup: true, GroupName: "devs", Role: RoleAdmin}, {ID: uuid.Max, Role: RoleUse}},
 		LatestBuild: Build{
 			ID: sdk.LatestBuild.ID, Number: 7, TemplateVersionID: sdk.LatestBuild.TemplateVersionID, TemplateVersionName: "brave_turing42",
 			PresetID: *sdk.LatestBuild.TemplateVersionPresetID, Transition: TransitionStart, Reason: "autostart",

@@ -56,6 +56,9 @@ type Workspace struct {
 	LatestBuild Build   `json:"-"`
 	Healthy     bool    `json:"-"`
 	Agents      []Agent `json:"-"`
+	// SharedWith are the users and groups that the workspace is shared with, sorted by ID. Coder
+	// reports them since 2.32.
+	SharedWith []Share `json:"-"`
 }
 
 // Connected reports whether all agents are connected.

@@ -167,6 +167,7 @@ func fullWorkspace() aggregationv1alpha1.CoderWorkspace {
 			Organization: "coder", TemplateName: "full", TemplateVersionID: "11111111-1111-1111-1111-111111111111",
 			Running: ptr.To(true), Dormant: ptr.To(true), AutomaticUpdates: "never",
 			TTLMillis: ptr.To[int64](60_000), AutostartSchedule: ptr.To("CRON_TZ=UTC 30 9 * * 1-5"),
+			SharedWith: []aggregationv1alpha1.WorkspaceShare{{User: "bo", Role: "use"}},
 			Parameters: []aggregationv1alpha1.WorkspaceParameter{
 				{Name: "size", Value: "large"}, {Name: "pin", Value: "4711"}, {Name: "note", Value: "ghp_aB3dE5gH7jkL9mN1pQ3rS5tU7vW9xY1z"},
 			},

@@ -111,6 +111,7 @@ func testLiveWorkspace(t *testing.T) {
 	})
 	testLiveAccess(t, object)
 	t.Run("tokens", func(t *testing.T) { testWorkspaceTokens(t, object) })
+	t.Run("shared", testSharing)
 	t.Run("MCP", func(t *testing.T) { testLiveMCP(t, object) })
 	// Its end replaces the operator's pod.
 	serving(t)

@@ -83,6 +83,31 @@ type CoderWorkspaceSpec struct {
 	// sets dormant to false.
 	// +optional
 	Dormant *bool `json:"dormant,omitempty"`
+	// sharedWith lists the users and groups that Coder lets use the workspace besides its owner. If
+	// unset, Coder's value is kept; an empty list stops all sharing. It gives no permission in
+	// Kubernetes. A change needs Coder 2.32 or later, and the permission to share the workspace in
+	// Coder, which its owner and those with the role admin have. If somebody changes it in Coder, the
+	// list follows.
+	// +optional
+	// +listType=atomic
+	SharedWith []WorkspaceShare `json:"sharedWith,omitzero"`
+}
+
+// WorkspaceShare is a user or a group that a workspace is shared with. Exactly one of user and group
+// is set.
+type WorkspaceShare struct {
+	// user is the username of a member of the organization.
+	// +optional
+	User string `json:"user,omitempty"`
+	// group is the name of a group of the organization. The group Everyone has all members of the
+	// organization. Other groups need a license.
+	// +optional
+	Group string `json:"group,omitempty"`
+	// role is use or admin. With use, which is the default, a user can see, start and stop the
+	// workspace, open sessions in it and use its apps. With admin, a user can also change and share
+	// it. Neither can delete it.
+	// +optional
+	Role string `json:"role,omitempty"`
 }
 
 // WorkspaceParameter is the value of a parameter of a template.
@@ -148,6 +173,11 @@ type CoderWorkspaceStatus struct {
 	// lastUsedAt is when the workspace was last used.
 	// +optional
 	LastUsedAt *metav1.Time `json:"lastUsedAt,omitempty"`
+	// sharedWith lists the users and groups that the workspace is shared with in Coder, sorted, at
+	// most 100. It is empty before Coder 2.32.
+	// +optional
+	// +listType=atomic
+	SharedWith []WorkspaceShare `json:"sharedWith,omitempty"`
 	// conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded,
 	// AgentsConnected and Outdated. PodsHealthy is present while a pod has a problem,
 	// DeletionFailed after a deletion failed, and Truncated if the object is too large to be stored.

@@ -244,3 +244,8 @@ func (in WorkspaceBuild) OpenAPIModelName() string {
 func (in WorkspaceParameter) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.WorkspaceParameter"
 }
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WorkspaceShare) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.WorkspaceShare"
+}

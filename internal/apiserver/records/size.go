@@ -96,6 +96,7 @@ func largeFields(object Object) []largeField {
 					o.Status.Agents[i].Apps = nil
 				}
 			}},
+			{"status.sharedWith", func() { o.Status.SharedWith = nil }},
 			{"status.agents[*] except name, status, lifecycleState and unhealthy", func() {
 				for i, a := range o.Status.Agents {
 					o.Status.Agents[i] = aggregationv1alpha1.WorkspaceAgent{

@@ -100,7 +100,7 @@ func (s *Server) postBuild(r *request) {
 	}
 	v.refuse()
 	r.key.mayBuild(w.template, body.Transition)
-	if w.owner != r.user && !r.user.has("owner") {
+	if w.owner != r.user && !r.user.has("owner") && !w.grants(r.user, codersdk.RBACAction(body.Transition)) {
 		refuse(http.StatusForbidden, "You do not have permission to build this workspace.")
 	}
 	if w.deleted && body.Transition != codersdk.WorkspaceTransitionDelete {

@@ -95,12 +95,13 @@ func (s *Server) mayMember(u *user, check codersdk.AuthorizationCheck) bool {
 		return u.has("template-admin") || u.has("template-editor") && check.Action != codersdk.ActionDelete
 	}
 	owner := check.Object.OwnerID
+	granted := false
 	if id, err := uuid.Parse(check.Object.ResourceID); err == nil {
 		w := s.index.workspaces[id]
 		if w == nil {
 			return false
 		}
-		owner = w.owner.ID.String()
+		owner, granted = w.owner.ID.String(), w.grants(u, check.Action)
 	}
-	return check.Object.ResourceType == codersdk.ResourceWorkspace && owner == u.ID.String()
+	return check.Object.ResourceType == codersdk.ResourceWorkspace && (granted || owner == u.ID.String())
 }

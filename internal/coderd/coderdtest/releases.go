@@ -69,6 +69,9 @@ const (
 	// membersSeeKeys: members of an organization see its provisioner keys, and the response for one
 	// who deletes a key is 500 with "unauthorized". Other releases hide the keys.
 	membersSeeKeys
+	// sharesWorkspaces: workspaces can be shared. In other releases this is an experiment: changes
+	// are refused with 403, and lists do not report it.
+	sharesWorkspaces
 	// ignoresScopes: tokens may do all that their user may, whatever was asked for.
 	ignoresScopes
 )
@@ -95,6 +98,8 @@ func differences(d difference) (releases []Release, source string) {
 		return []Release{Release236}, "#25826, tried with the real 2.36.1: coderd/workspaces.go"
 	case membersSeeKeys:
 		return []Release{Release236}, "tried with a real, licensed 2.36.1 (make test-licensed)"
+	case sharesWorkspaces:
+		return []Release{Release234, Release236}, "since 2.32, tried with the real 2.36.1: coderd/coderd.go, sharedWorkspaceActors in coderd/workspaces.go"
 	case ignoresScopes:
 		return []Release{ReleaseBefore}, "before scopes of tokens: unknown fields of the body are ignored, coderd/httpapi/httpapi.go"
 	case bombTooLarge:

@@ -200,6 +200,7 @@ func (s *Server) routeWorkspaces(closed route) {
 	closed("PUT /api/v2/workspaces/{workspace}/autostart", s.putAutostart)
 	closed("PUT /api/v2/workspaces/{workspace}/autoupdates", s.putAutomaticUpdates)
 	closed("PUT /api/v2/workspaces/{workspace}/dormant", s.putDormant)
+	closed("PATCH /api/v2/workspaces/{workspace}/acl", s.patchACL)
 	closed("POST /api/v2/workspaces/{workspace}/builds", s.postBuild)
 	closed("GET /api/v2/users/{user}/workspace/{name}/builds/{number}", s.getBuildByNumber)
 	closed("GET /api/v2/workspacebuilds/{build}", s.getBuild)

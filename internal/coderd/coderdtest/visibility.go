@@ -37,7 +37,7 @@ func (u *user) seesTemplate(t *template) bool {
 }
 
 func (u *user) seesWorkspace(w *workspace) bool {
-	return w.owner == u || u.hasAny("owner", "template-admin") ||
+	return w.owner == u || u.hasAny("owner", "template-admin") || w.grants(u, codersdk.ActionRead) ||
 		u.in(w.template.OrganizationID, "organization-admin", "organization-template-admin")
 }
 

@@ -21,6 +21,8 @@ type workspace struct {
 	builds   []*build
 	agents   []Agent
 	deleted  bool
+	// users and groups are those that the workspace is shared with.
+	users, groups map[uuid.UUID]codersdk.WorkspaceRole
 }
 
 func (w *workspace) latest() *build { return w.builds[len(w.builds)-1] }
@@ -284,6 +286,7 @@ func (s *Server) workspaceSDK(w *workspace) codersdk.Workspace {
 	out.LatestBuild = s.buildSDK(w, w.latest())
 	out.Outdated = out.LatestBuild.TemplateVersionID != t.ActiveVersionID
 	out.Health = codersdk.WorkspaceHealth{Healthy: true, FailingAgents: []uuid.UUID{}}
+	out.SharedWith = s.sharedWith(w)
 	for _, a := range w.agents {
 		if !s.agentSDK(w.latest().ID, a).Health.Healthy {
 			out.Health.Healthy = false

@@ -65,6 +65,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.WorkspaceApp{}.OpenAPIModelName():                     schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceApp(ref),
 		v1alpha1.WorkspaceBuild{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceBuild(ref),
 		v1alpha1.WorkspaceParameter{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceParameter(ref),
+		v1alpha1.WorkspaceShare{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceShare(ref),
 		v1.ContainerResourceMetricSource{}.OpenAPIModelName():          schema_k8sio_api_autoscaling_v1_ContainerResourceMetricSource(ref),
 		v1.ContainerResourceMetricStatus{}.OpenAPIModelName():          schema_k8sio_api_autoscaling_v1_ContainerResourceMetricStatus(ref),
 		v1.CrossVersionObjectReference{}.OpenAPIModelName():            schema_k8sio_api_autoscaling_v1_CrossVersionObjectReference(ref),
@@ -2342,11 +2343,29 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 							Format:      "",
 						},
 					},
+					"sharedWith": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "sharedWith lists the users and groups that Coder lets use the workspace besides its owner. If unset, Coder's value is kept; an empty list stops all sharing. It gives no permission in Kubernetes. A change needs Coder 2.32 or later, and the permission to share the workspace in Coder, which its owner and those with the role admin have. If somebody changes it in Coder, the list follows.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkspaceShare{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.WorkspaceParameter{}.OpenAPIModelName()},
+			v1alpha1.WorkspaceParameter{}.OpenAPIModelName(), v1alpha1.WorkspaceShare{}.OpenAPIModelName()},
 	}
 }
 
@@ -2477,6 +2496,24 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"sharedWith": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "sharedWith lists the users and groups that the workspace is shared with in Coder, sorted, at most 100. It is empty before Coder 2.32.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkspaceShare{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"conditions": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -2502,7 +2539,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.WorkspaceAgent{}.OpenAPIModelName(), v1alpha1.WorkspaceBuild{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.WorkspaceAgent{}.OpenAPIModelName(), v1alpha1.WorkspaceBuild{}.OpenAPIModelName(), v1alpha1.WorkspaceShare{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -3180,6 +3217,40 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceParameter(ref common.Ref
 					},
 				},
 				Required: []string{"name", "value"},
+			},
+		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceShare(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkspaceShare is a user or a group that a workspace is shared with. Exactly one of user and group is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "user is the username of a member of the organization.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group is the name of a group of the organization. The group Everyone has all members of the organization. Other groups need a license.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "role is use or admin. With use, which is the default, a user can see, start and stop the workspace, open sessions in it and use its apps. With admin, a user can also change and share it. Neither can delete it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
 			},
 		},
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // largeObject is an object of which every field is as long as the client of Coder permits: 256 bytes for a
-// name, 4 KiB for a text, 100 agents with 50 apps each, 100 roles, 100 organizations with 2 roles each (64 KiB are the limit for all), and conditions of 8 KiB.
+// name, 4 KiB for a text, 100 agents with 50 apps each, 100 groups that share it, 100 roles, 100 organizations with 2 roles each (64 KiB are the limit for all), and conditions of 8 KiB.
 type largeObject struct {
 	records.Object
 	conditions *[]metav1.Condition
@@ -51,6 +51,8 @@ func largeObjects(char string) map[string]largeObject {
 	var roles []string
 	var organizations []aggregationv1alpha1.CoderUserOrganization
 	for range 100 {
+		share := aggregationv1alpha1.WorkspaceShare{Group: name, Role: name}
+		ws.Spec.SharedWith, ws.Status.SharedWith = append(ws.Spec.SharedWith, share), append(ws.Status.SharedWith, share)
 		ws.Status.Agents, roles = append(ws.Status.Agents, *agent.DeepCopy()), append(roles, name)
 	}
 	for range 100 {

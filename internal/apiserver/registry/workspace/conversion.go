@@ -39,6 +39,9 @@ func (k *Kind) Object(
 		log.FromContext(ctx).V(1).Info("Could not read the parameters of a build; serving those of an earlier build", "id", item.ID, "reason", err.Error())
 	}
 	k.learnCause(ctx, connection, item.LatestBuild, before)
+	if err := k.learnUsernames(ctx, connection, item); err != nil {
+		return nil, err
+	}
 	return k.object(connection, item, record, n, before), nil
 }
 
@@ -52,6 +55,15 @@ func (k *Kind) object(
 			metadata.JoinName(connection.NamePrefix, w.OrganizationName, w.OwnerName, w.Name), w.ID, w.CreatedAt),
 		Spec: specOf(w, n),
 	}
+	shared := k.sharedWith(w)
+	switch {
+	case n.Change != nil && n.Change.SharedWith != nil:
+		ws.Spec.SharedWith = n.Change.SharedWith
+	case n.SharedWith != nil || previous == nil:
+		ws.Spec.SharedWith = inOrder(shared, n.SharedWith)
+	default:
+		ws.Spec.SharedWith = inOrder(shared, previous.Spec.SharedWith)
+	}
 	if previous != nil {
 		// These fields are immutable. They keep the values from which the object got its name.
 		ws.Spec.Organization, ws.Spec.TemplateName = previous.Spec.Organization, previous.Spec.TemplateName
@@ -63,6 +75,7 @@ func (k *Kind) object(
 	overlay(ws, connection.ControlPlane, record)
 	k.Continue(ws, previous)
 	ws.Status = statusOf(w)
+	ws.Status.SharedWith = shared
 	ws.Status.Agents = agentsOf(w, connection)
 	if previous != nil && usedLately(previous.Status, ws.Status) {
 		ws.Status.LastUsedAt = previous.Status.LastUsedAt

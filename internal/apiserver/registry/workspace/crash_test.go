@@ -59,6 +59,11 @@ func there(w *fixture) {
 	w.mirror()
 }
 
+func sharing(w *fixture) {
+	w.coder.SetRelease(coderdtest.Release236)
+	w.coder.AddUser("bo")
+}
+
 // thereAnd returns a prepare function that creates a workspace and changes it.
 func thereAnd(change edit) func(w *fixture) {
 	return func(w *fixture) {
@@ -145,6 +150,10 @@ func scenarios() map[string]scenario {
 			check: func(ws *aggregationv1alpha1.CoderWorkspace) bool {
 				return conditionOf(ws, "Ready") == "True Dormant"
 			}},
+		"create shared": {prepare: sharing, write: apply(all(blue, shared(bo), running(false))), builds: "start stop", least: 11,
+			check: func(ws *aggregationv1alpha1.CoderWorkspace) bool { return isBlue(ws) && isShared(ws, bo) }},
+		"share": {prepare: func(w *fixture) { sharing(w); there(w) }, write: apply(all(blue, shared(bo))), builds: "start", least: 6,
+			check: func(ws *aggregationv1alpha1.CoderWorkspace) bool { return isBlue(ws) && isShared(ws, bo) }},
 		"metadata":                 {prepare: there, write: apply(blue), builds: "start", check: isBlue, least: 1},
 		"restart":                  {prepare: thereAnd(blue), write: act(actionRestart), once: true, builds: "start stop start", before: "start", check: isBlue, least: 6},
 		"delete":                   {prepare: thereAnd(blue), write: remove, builds: "start delete", check: gone, least: 4},

@@ -80,6 +80,9 @@ func intentForNew(spec aggregationv1alpha1.CoderWorkspaceSpec) intent {
 	if ptr.Deref(spec.Dormant, false) {
 		c.Dormant = ptr.To(true)
 	}
+	if len(spec.SharedWith) > 0 {
+		c.SharedWith = spec.SharedWith
+	}
 	if !c.empty() {
 		n.Change = &c
 	}
@@ -129,6 +132,17 @@ func (k *Kind) beginCreate(ctx context.Context, ws object) (_ context.Context, a
 	}
 	if err = checkOwner(ctx, p, ws.Name); err != nil {
 		return ctx, nil, p, err
+	}
+	if len(ws.Spec.SharedWith) > 0 {
+		s := subject{connection: p.connection, name: ws.Name, workspace: coderd.Workspace{
+			OwnerID: p.owner.ID, OrganizationID: p.organization.ID, OrganizationName: p.organization.Name,
+		}}
+		if _, err = k.planSharing(ctx, s, ws.Spec.SharedWith); err == nil {
+			err = mayShare(ctx, s, coderd.Permission{Owner: p.owner.ID, Organization: p.organization.ID})
+		}
+		if err != nil {
+			return ctx, nil, p, err
+		}
 	}
 	p.request, err = newRequest(ctx, p, ws)
 	return ctx, as, p, err

@@ -33,6 +33,8 @@ type decision struct {
 	// plan is the build for the change. waits reports that the build cannot start now.
 	plan  buildPlan
 	waits bool
+	// sharing changes the users and groups that the workspace is shared with.
+	sharing []coderd.Share
 }
 
 // decide reads the data that an update needs from Coder, checks the permissions of the caller, and
@@ -61,6 +63,12 @@ func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Cont
 		return ctx, nil, unrecorded(d.name, err)
 	}
 	d.intent.setSpec(wanted.Spec)
+	if d.shares {
+		d.intent.Change = d.intent.Change.withoutSharing()
+		if d.sharing, err = k.planSharing(ctx, d.subject, wanted.Spec.SharedWith); err != nil {
+			return ctx, nil, err
+		}
+	}
 	switch {
 	case d.orphan:
 		d.intent.DeletedBy, d.intent.Failed, d.intent.Orphan = d.as, nil, d.workspace.LatestBuild.Number
@@ -139,13 +147,18 @@ func (d *decision) may(ctx context.Context) error {
 		actions = []string{"delete"}
 	case d.change.empty() && !d.restart:
 	case !d.restart && d.plan.request.Transition == coderd.TransitionStop:
-		actions = []string{"stop", "update"}
+		actions = []string{"stop"}
 	case !d.workspace.Dormant:
 		// In Coder nobody may start a dormant workspace: it is woken first, which is an update.
-		actions = []string{"start", "update"}
+		actions = []string{"start"}
 	}
 	if d.restart && isStarted(d.workspace) {
 		actions = append(actions, "stop")
+	}
+	if d.shares {
+		if err := mayShare(ctx, d.subject, coderd.Permission{ID: d.workspace.ID}); err != nil {
+			return err
+		}
 	}
 	var wanted []coderd.Permission
 	for _, action := range actions {
@@ -175,6 +188,8 @@ type difference struct {
 	// parameter or the preset. It keeps its value in Coder, so only the record changes.
 	any, removes                     bool
 	ttl, autostart, updates, dormant bool
+	// shares reports that the users and groups differ that the workspace is shared with.
+	shares bool
 	// change is the part that requires a build, besides a restart.
 	change  change
 	restart bool
@@ -190,6 +205,7 @@ func differenceOf(was, spec aggregationv1alpha1.CoderWorkspaceSpec) difference {
 		autostart: ptr.Deref(was.AutostartSchedule, "") != ptr.Deref(spec.AutostartSchedule, ""),
 		updates:   spec.AutomaticUpdates != "" && was.AutomaticUpdates != spec.AutomaticUpdates,
 		dormant:   spec.Dormant != nil && !ptr.Equal(was.Dormant, spec.Dormant),
+		shares:    spec.SharedWith != nil && !sameShares(was.SharedWith, spec.SharedWith),
 	}
 	if spec.Running != nil && !ptr.Equal(was.Running, spec.Running) {
 		d.change.Running = ptr.To(*spec.Running)
@@ -221,5 +237,5 @@ func (d difference) differs() bool { return d.any || d.sends() }
 
 // sends reports whether something has to be sent to Coder.
 func (d difference) sends() bool {
-	return d.ttl || d.autostart || d.updates || d.dormant || d.restart || d.orphan || !d.change.empty()
+	return d.ttl || d.autostart || d.updates || d.dormant || d.shares || d.restart || d.orphan || !d.change.empty()
 }

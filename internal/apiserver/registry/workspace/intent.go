@@ -37,6 +37,8 @@ type intent struct {
 	Owner uuid.UUID `json:"owner,omitzero"`
 	// Failed is the last failure of the deletion.
 	Failed *failure `json:"failed,omitempty"`
+	// SharedWith is the list of the spec in this request. Only its order is used. It is not stored.
+	SharedWith []share `json:"-"`
 	// Orphan is the number of the newest build when a deletion without a build was requested, or 0.
 	Orphan int32 `json:"orphan,omitempty"`
 }
@@ -47,13 +49,15 @@ type buildValues struct {
 	Values map[string]string `json:"values,omitempty"`
 }
 
-// change is the part of a spec that requires a build. Fields that are not set keep their value in
+// change is the part of a spec that requires a build, or an existing workspace. Fields that are not set keep their value in
 // Coder.
 type change struct {
-	Running    *bool   `json:"running,omitempty"`
-	Version    string  `json:"version,omitempty"`
-	Preset     *string `json:"preset,omitempty"`
-	Dormant    *bool   `json:"dormant,omitempty"`
+	Running *bool   `json:"running,omitempty"`
+	Version string  `json:"version,omitempty"`
+	Preset  *string `json:"preset,omitempty"`
+	Dormant *bool   `json:"dormant,omitempty"`
+	// SharedWith is that of a new workspace. Later changes of it are sent at once.
+	SharedWith []share `json:"sharedWith,omitempty"`
 	Parameters []value `json:"parameters,omitempty"`
 	// Ephemeral are values that only the build that starts the workspace gets.
 	Ephemeral []value `json:"ephemeral,omitempty"`
@@ -119,7 +123,7 @@ func (n intent) refused() string {
 
 // empty reports whether the change has no effect.
 func (c change) empty() bool {
-	return c.Running == nil && c.Version == "" && c.Preset == nil && c.Dormant == nil && len(c.Parameters) == 0 && len(c.Ephemeral) == 0 && !c.Force
+	return c.Running == nil && c.Version == "" && c.Preset == nil && c.Dormant == nil && c.SharedWith == nil && len(c.Parameters) == 0 && len(c.Ephemeral) == 0 && !c.Force
 }
 
 // merge returns the earlier change with this one on top. The result counts as not refused.
@@ -147,6 +151,20 @@ func (c change) merge(earlier *change) change {
 	return out
 }
 
+// withoutSharing returns the waiting change, or nil, without the users and groups to share with. If Coder
+// refused them, the rest is not refused any more.
+func (c *change) withoutSharing() *change {
+	if c == nil || c.SharedWith == nil {
+		return c
+	}
+	out := *c
+	out.SharedWith, out.Refused = nil, ""
+	if out.empty() {
+		return nil
+	}
+	return &out
+}
+
 // valueOf returns the value that the change sets for a parameter.
 func (c *change) valueOf(name string) (string, bool) {
 	if c == nil {
@@ -167,7 +185,7 @@ func (n *intent) setSpec(spec aggregationv1alpha1.CoderWorkspaceSpec) {
 	for _, p := range spec.Parameters {
 		n.Parameters = append(n.Parameters, p.Name)
 	}
-	n.Preset = spec.TemplateVersionPreset
+	n.Preset, n.SharedWith = spec.TemplateVersionPreset, spec.SharedWith
 	if n.Change == nil {
 		return
 	}

@@ -113,6 +113,8 @@ type Kind struct {
 	// values maps builds to the values of their parameters.
 	values *lru.Cache
 	causes *registry.Causes
+	// usernames maps the ids of users to a username.
+	usernames *lru.Cache
 }
 
 var (
@@ -125,6 +127,7 @@ func New(config Config) *Kind {
 	return &Kind{
 		Base: registry.NewBase(&info, config.Config), agents: config.Agents, tokens: config.Tokens, pods: config.Pods,
 		values: lru.New(registry.MaxBuilds), causes: registry.NewCauses(config.Clock),
+		usernames: lru.New(maxUsernames),
 	}
 }
 
@@ -177,6 +180,8 @@ func pathsOf(err error) map[string]*field.Path {
 		"ttl_ms":                     specPath.Child("ttlMillis"),
 		"schedule":                   specPath.Child("autostartSchedule"),
 		"autostart_schedule":         specPath.Child("autostartSchedule"),
+		"user_roles":                 sharedWithPath,
+		"group_roles":                sharedWithPath,
 	}
 	var reported *coderd.Error
 	if !errors.As(err, &reported) {

@@ -63,6 +63,9 @@ func (k *Kind) settleBuild(ctx context.Context, s subject, n intent) (intent, bo
 			return n, false, fault(s.name, err)
 		}
 	}
+	if c := n.Change; c != nil && c.Refused == "" && c.SharedWith != nil {
+		return k.settleSharing(ctx, s, n)
+	}
 	if isActive(w.LatestBuild) {
 		if n.waits() && n.Restart == 0 && w.LatestBuild.UnmatchedTags != "" {
 			return k.supersede(ctx, s, n)
@@ -88,6 +91,19 @@ func (k *Kind) settleBuild(ctx context.Context, s subject, n intent) (intent, bo
 		return n, false, nil
 	}
 	return k.settleChange(ctx, s, n)
+}
+
+// settleSharing shares a new workspace.
+func (k *Kind) settleSharing(ctx context.Context, s subject, n intent) (intent, bool, error) {
+	changes, err := k.planSharing(ctx, s, n.Change.SharedWith)
+	if err == nil && len(changes) > 0 {
+		err = s.connection.Client.ShareWorkspace(ctx, s.workspace.ID, changes)
+	}
+	if err != nil {
+		return n.refuse(s.name, err)
+	}
+	n.Change = n.Change.withoutSharing()
+	return n, true, nil
 }
 
 // supersede cancels a build that no provisioner can take, if the waiting change needs another one.

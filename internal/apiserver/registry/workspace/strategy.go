@@ -65,6 +65,9 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	spec.Running = cmp.Or(spec.Running, was.Running)
 	spec.TTLMillis = cmp.Or(spec.TTLMillis, was.TTLMillis)
 	spec.AutostartSchedule = cmp.Or(spec.AutostartSchedule, was.AutostartSchedule)
+	if spec.SharedWith == nil {
+		spec.SharedWith = was.SharedWith
+	}
 	switch {
 	case !ptr.Deref(spec.Dormant, false):
 	case !ptr.Deref(was.Dormant, false):
@@ -89,6 +92,7 @@ func canonical(spec aggregationv1alpha1.CoderWorkspaceSpec, current *int64) aggr
 	if ttl := ptr.Deref(spec.TTLMillis, 0); ttl >= minTTLMillis && ttl != ptr.Deref(current, 0) {
 		spec.TTLMillis = ptr.To(ttl - ttl%minTTLMillis)
 	}
+	spec.SharedWith = withRole(spec.SharedWith)
 	return spec
 }
 

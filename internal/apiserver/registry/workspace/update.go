@@ -31,7 +31,10 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 	if err != nil {
 		return nil, err
 	}
-	if d.workspace, err = d.connection.Client.Workspace(ctx, d.workspace.ID); err != nil {
+	if d.workspace, err = d.connection.Client.Workspace(ctx, d.workspace.ID); err == nil {
+		err = k.learnUsernames(ctx, d.connection, d.workspace)
+	}
+	if err != nil {
 		return nil, fault(d.name, err)
 	}
 	if record.DeletionDue() {
@@ -78,6 +81,11 @@ func (d *decision) applySettings(ctx context.Context) error {
 	}
 	if d.updates && w.AutomaticUpdates != spec.AutomaticUpdates {
 		if err := client.SetAutomaticUpdates(ctx, w.ID, spec.AutomaticUpdates); err != nil {
+			return err
+		}
+	}
+	if len(d.sharing) > 0 {
+		if err := client.ShareWorkspace(ctx, w.ID, d.sharing); err != nil {
 			return err
 		}
 	}

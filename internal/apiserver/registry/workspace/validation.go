@@ -100,6 +100,7 @@ func validateSpec(spec, old aggregationv1alpha1.CoderWorkspaceSpec) field.ErrorL
 		errs = append(errs, field.Invalid(specPath.Child("running"), true,
 			"a dormant workspace is stopped: set dormant to false to let it run, or running to false"))
 	}
+	errs = append(errs, validateSharing(spec.SharedWith, old.SharedWith)...)
 	return append(errs, validateParameterNames(parametersPath, spec.Parameters)...)
 }
 

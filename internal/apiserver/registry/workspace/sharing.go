@@ -1,0 +1,215 @@
+package workspace
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+const (
+	// maxShares is how many users and groups a workspace can be shared with.
+	maxShares = 100
+	// maxUsernames limits the cache of usernames, and usernameTTL is how long one is cached. A user may
+	// be renamed.
+	maxUsernames = 10_000
+	usernameTTL  = time.Hour
+	// roleOther is shown for permissions in Coder that are no role.
+	roleOther = "other"
+)
+
+var sharedWithPath = specPath.Child("sharedWith")
+
+// share is a user or a group that a workspace is shared with.
+type share = aggregationv1alpha1.WorkspaceShare
+
+// username is the cached name of a user.
+type username struct {
+	name   string
+	readAt time.Time
+}
+
+// learnUsernames reads the names of the users that a workspace is shared with. Coder reports only
+// their ids.
+func (k *Kind) learnUsernames(ctx context.Context, connection connections.Connection, w coderd.Workspace) error {
+	for _, s := range w.SharedWith {
+		if known, ok := k.usernames.Get(s.ID); s.IsGroup || ok && k.Clock.Since(known.(username).readAt).Abs() < usernameTTL {
+			continue
+		}
+		user, err := connection.Client.UserByName(ctx, s.ID.String())
+		switch {
+		case err == nil:
+			k.usernames.Add(s.ID, username{user.Username, k.Clock.Now()})
+		case !coderd.IsNotFound(err):
+			return err
+		}
+	}
+	return nil
+}
+
+// shownAs returns the entry of the object for one of Coder. Neither user nor group is set if the name
+// is not known.
+func (k *Kind) shownAs(s coderd.Share) share {
+	role := cmp.Or(s.Role, roleOther)
+	if s.IsGroup {
+		return share{Group: s.GroupName, Role: role}
+	}
+	known, _ := k.usernames.Get(s.ID)
+	user, _ := known.(username)
+	return share{User: user.name, Role: role}
+}
+
+// sharedWith returns the users and then the groups that a workspace is shared with, sorted.
+func (k *Kind) sharedWith(w coderd.Workspace) []share {
+	var out []share
+	for _, s := range w.SharedWith {
+		if shown := k.shownAs(s); shown.User != "" || shown.Group != "" {
+			out = append(out, shown)
+		}
+	}
+	slices.SortFunc(out, compareShares)
+	return out
+}
+
+func compareShares(a, b share) int {
+	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.User, b.User), strings.Compare(a.Role, b.Role))
+}
+
+// sameShares ignores the order.
+func sameShares(a, b []share) bool {
+	return equality.Semantic.DeepEqual(slices.SortedFunc(slices.Values(a), compareShares), slices.SortedFunc(slices.Values(b), compareShares))
+}
+
+// inOrder returns the shares of Coder in the order of the spec. If the spec has the field, the result
+// is not nil.
+func inOrder(shared, spec []share) []share {
+	out := slices.Clone(shared)
+	if out == nil && spec != nil {
+		out = []share{}
+	}
+	// The index of one that the spec does not have is the largest number.
+	position := func(s share) uint {
+		return uint(slices.IndexFunc(spec, func(o share) bool { return o.User == s.User && o.Group == s.Group }))
+	}
+	slices.SortStableFunc(out, func(a, b share) int { return cmp.Compare(position(a), position(b)) })
+	return out
+}
+
+// withRole returns the shares with the default role.
+func withRole(shares []share) []share {
+	out := slices.Clone(shares)
+	for i := range out {
+		out[i].Role = cmp.Or(out[i].Role, coderd.RoleUse)
+	}
+	return out
+}
+
+// validateSharing validates the users and groups, without requests to Coder. Those that the workspace
+// is already shared with are valid.
+func validateSharing(shares, old []share) field.ErrorList {
+	var errs field.ErrorList
+	if len(shares) > maxShares {
+		errs = append(errs, field.TooMany(sharedWithPath, len(shares), maxShares))
+	}
+	seen := map[share]bool{}
+	for i, s := range shares {
+		path, who := sharedWithPath.Index(i), share{User: s.User, Group: s.Group}
+		switch {
+		case (s.User == "") == (s.Group == ""):
+			errs = append(errs, field.Invalid(path, s, "set exactly one of user and group"))
+		case seen[who]:
+			errs = append(errs, field.Duplicate(path, s.User+s.Group))
+		case s.Role != coderd.RoleUse && s.Role != coderd.RoleAdmin && !slices.Contains(old, s):
+			errs = append(errs, field.NotSupported(path.Child("role"), s.Role, []string{coderd.RoleUse, coderd.RoleAdmin}))
+		}
+		seen[who] = true
+	}
+	return errs
+}
+
+// planSharing returns the changes after which a workspace is shared with exactly these users and
+// groups. It only reads. Errors are API statuses.
+func (k *Kind) planSharing(ctx context.Context, s subject, shares []share) ([]coderd.Share, error) {
+	client := s.connection.Client
+	if err := client.CheckSharing(ctx); coderd.IsInvalid(err) {
+		return nil, invalid(s.name, field.Invalid(sharedWithPath, shares, err.Error()))
+	} else if err != nil {
+		return nil, fault(s.name, err)
+	}
+	if err := k.learnUsernames(ctx, s.connection, s.workspace); err != nil {
+		return nil, fault(s.name, err)
+	}
+	shares = slices.Clone(shares)
+	var changes []coderd.Share
+	for _, shared := range s.workspace.SharedWith {
+		shown := k.shownAs(shared)
+		i := slices.IndexFunc(shares, func(o share) bool { return o.User == shown.User && o.Group == shown.Group })
+		role := ""
+		if i >= 0 {
+			role = shares[i].Role
+			shares = slices.Delete(shares, i, i+1)
+		}
+		if role != shown.Role {
+			shared.Role = role
+			changes = append(changes, shared)
+		}
+	}
+	for _, wanted := range shares {
+		id, problem, err := s.find(ctx, wanted)
+		switch {
+		case err != nil:
+			return nil, fault(s.name, err)
+		case problem != "":
+			return nil, invalid(s.name, field.Invalid(sharedWithPath, wanted.User+wanted.Group, problem))
+		}
+		changes = append(changes, coderd.Share{ID: id, IsGroup: wanted.Group != "", Role: wanted.Role})
+	}
+	return changes, nil
+}
+
+// mayShare returns an error if Coder would not let the caller share the workspace.
+func mayShare(ctx context.Context, s subject, p coderd.Permission) error {
+	p.Resource, p.Action = info.InCoder, "share"
+	return impersonation.May(ctx, s.connection.Client, subjectOf(s.name, s.workspace), p)
+}
+
+// find returns the id of a user or a group, or why a workspace cannot be shared with it.
+func (s subject) find(ctx context.Context, wanted share) (id uuid.UUID, problem string, err error) {
+	client, w := s.connection.Client, s.workspace
+	if wanted.Group != "" {
+		id, err := client.GroupID(ctx, w.OrganizationID, wanted.Group)
+		switch {
+		case coderd.IsNotFound(err):
+			return id, fmt.Sprintf("there is no such group in organization %q", w.OrganizationName), nil
+		case coderd.IsNotSupported(err), coderd.IsNotEntitled(err):
+			return id, fmt.Sprintf("without a license for groups, the only group is %s", coderd.EveryoneGroup), nil
+		}
+		return id, "", err
+	}
+	user, err := client.UserByName(ctx, wanted.User)
+	switch {
+	case coderd.IsNotFound(err):
+		return uuid.Nil, "there is no such user in Coder", nil
+	case err != nil:
+		return uuid.Nil, "", err
+	case user.Username != wanted.User:
+		// Coder ignores case, and accepts ids and "me" as names.
+		return uuid.Nil, fmt.Sprintf("must be the exact username, such as %q", user.Username), nil
+	case user.ID == w.OwnerID:
+		return uuid.Nil, "is the owner of the workspace", nil
+	case !slices.Contains(user.OrganizationIDs, w.OrganizationID):
+		return uuid.Nil, fmt.Sprintf("is not a member of organization %q, so sharing would have no effect", w.OrganizationName), nil
+	}
+	return user.ID, "", nil
+}
