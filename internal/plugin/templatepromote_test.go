@@ -3,6 +3,7 @@ package plugin
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -106,7 +107,9 @@ one       -                      -                      -     ` + idOne + "\n"
 func TestTestsOfTheCandidate(t *testing.T) {
 	var promoted []fields
 	api := withHistory(t, &promoted)
-	test := func(name, phase string) fields { return fields{"name": name, "testName": "hello-" + name, "phase": phase} }
+	test := func(name, phase string) fields {
+		return fields{"name": name, "testName": "hello-" + name, "phase": phase}
+	}
 	is := func(tests ...any) {
 		api.setStatus(templates, "coder.hello", fields{"candidate": fields{"id": "v-three", "name": "three", "status": "succeeded", "tests": tests}})
 	}
