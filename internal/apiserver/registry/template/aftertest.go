@@ -126,7 +126,8 @@ func (k *Kind) checkTests(ctx context.Context, connection connections.Connection
 
 // testProblem converts the error of an invalid CoderTemplateTest to one of the test at a path.
 func testProblem(path *field.Path, err error) *field.Error {
-	if status, ok := errors.AsType[apierrors.APIStatus](err); ok && status.Status().Details != nil {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
 		for _, cause := range status.Status().Details.Causes {
 			if name, ok := strings.CutPrefix(cause.Field, "spec."); ok {
 				return field.Invalid(path.Child(name), field.OmitValueType{}, cause.Message)
