@@ -29,7 +29,7 @@ type rolloutAPI struct {
 func newRolloutAPI(t *testing.T) *rolloutAPI {
 	t.Helper()
 	api := &rolloutAPI{fakeAPI: sampleAPI(t), building: map[string]bool{}}
-	api.setStatus(templates, "coder.hello", fields{"activeVersionID": newVersion})
+	api.setStatus(templates, "coder.hello", fields{"activeVersionID": newVersion, "organizationName": "coder", "templateName": "hello"})
 	for name := range api.objects[workspaces] {
 		delete(api.objects[workspaces], name)
 	}

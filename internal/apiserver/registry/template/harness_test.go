@@ -144,6 +144,7 @@ func (p fixedProvider) Members(context.Context) ([]connections.Member, error) {
 func (f *fixture) pass() (again bool) {
 	f.t.Helper()
 	f.clock.Step(2 * time.Second)
+	f.tests.run()
 	items, err := f.watcher.Templates(f.ctx)
 	if err != nil {
 		f.t.Fatal(err)
