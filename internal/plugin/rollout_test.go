@@ -29,7 +29,7 @@ type rolloutAPI struct {
 func newRolloutAPI(t *testing.T) *rolloutAPI {
 	t.Helper()
 	api := &rolloutAPI{fakeAPI: sampleAPI(t), building: map[string]bool{}}
-	api.setStatus(templates, "coder.hello", fields{"activeVersionID": newVersion, "organizationName": "coder", "templateName": "hello"})
+	api.setStatus(templates, "coder.hello", fields{"activeVersionID": newVersion})
 	for name := range api.objects[workspaces] {
 		delete(api.objects[workspaces], name)
 	}
@@ -41,7 +41,7 @@ func newRolloutAPI(t *testing.T) *rolloutAPI {
 		api.apply(t, fmt.Sprintf(`
 apiVersion: aggregation.coder.com/v1alpha1
 kind: CoderWorkspace
-metadata: {name: coder.ada.r%[1]d, namespace: coder}
+metadata: {name: coder.ada.r%[1]d, namespace: coder, labels: {aggregation.coder.com/control-plane-name: coder}}
 spec: {templateVersionID: %[2]s, running: true}
 status: {ownerName: ada, organizationName: coder, templateName: hello, phase: Running, latestBuild: {number: 1},
   conditions: [{type: Ready, status: "True"}], lastUsedAt: %[3]q}`, i, version, noon.Add(-time.Hour).Format(time.RFC3339)))
