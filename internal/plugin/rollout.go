@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -139,10 +140,16 @@ func (r *workspaceRun) roll(ctx context.Context, c *Cluster, found []aggregation
 		}
 		return len(running) == 0 && (len(waiting) == 0 || failures >= r.rollout.failures), nil
 	}, ctx.Err)
+	failed := failedOrders(orders, err)
 	if err == nil && len(waiting) > 0 {
-		err = fmt.Errorf("stopped after %d failures: %d workspaces were not updated; the same command continues with them", failures, len(waiting))
+		stopped := fmt.Errorf("stopped, because %d failed: %d workspaces were not updated; the same command continues with them", failures, len(waiting))
+		if partly, ok := errors.AsType[*cli.ExitError](failed); ok {
+			failed = &cli.ExitError{Code: partly.Code, Err: errors.Join(partly.Err, stopped)}
+		} else {
+			failed = errors.Join(failed, stopped)
+		}
 	}
-	return orders, err
+	return orders, failed
 }
 
 // next requests the update of a workspace, if it is still to be updated. Otherwise it returns nil.

@@ -88,7 +88,7 @@ func TestRollout(t *testing.T) {
 	api = newRolloutAPI(t)
 	// r4 fails: those that have begun are waited for, and no more begin.
 	got := api.update(t, "coder.ada.r4", "--max-unavailable", "20%")
-	if got.code != 3 || !strings.Contains(got.err, "r4: no such image") || !strings.Contains(got.err, "stopped after 1 failures: 5 workspaces were not updated") {
+	if got.code != 3 || !strings.Contains(got.err, "r4: no such image") || !strings.Contains(got.err, "stopped, because 1 failed: 5 workspaces were not updated") {
 		t.Errorf("the failure: %+v", got)
 	}
 	if api.most != 2 || strings.Join(api.order, " ") != "r1 r2 r3 r4" || strings.Count(got.out, " updated\n") != 3 {

@@ -102,8 +102,8 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 		cluster.Client = client.NewDryRunClient(cluster.Client)
 	}
 	if r.rollout.unavailable != "" && !r.dryRun {
-		orders, waited := r.roll(ctx, cluster, found, all)
-		return errors.Join(r.answer(orders), failedOrders(orders, waited))
+		orders, err := r.roll(ctx, cluster, found, all)
+		return errors.Join(r.answer(orders), err)
 	}
 	orders := r.place(ctx, cluster, found)
 	var waited error
