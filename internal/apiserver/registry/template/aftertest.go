@@ -219,17 +219,8 @@ func (w *settling) test(ctx context.Context) error {
 		return nil
 	}
 	w.intent.Release = &next
-	log.FromContext(ctx).Info("Tested a template version", "template", w.template.Name, "version", r.Name, "tests", phases(next.Tests))
+	log.FromContext(ctx).V(1).Info("Recorded the tests of a template version", "template", w.template.Name, "version", r.Name)
 	return w.save(ctx)
-}
-
-// phases returns the phases of tests by name, for the log.
-func phases(tests []testResult) map[string]coderv1alpha1.TemplateTestPhase {
-	out := map[string]coderv1alpha1.TemplateTestPhase{}
-	for _, t := range tests {
-		out[t.Name] = t.Phase
-	}
-	return out
 }
 
 // resultOf returns the state of a test of the candidate. It creates the CoderTemplateTest if there is none.
