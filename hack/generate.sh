@@ -60,7 +60,7 @@ kube=(k8s.io/api/autoscaling/v1 k8s.io/apimachinery/pkg/{apis/meta/v1,runtime,ve
 openapi=internal/apiserver/generated/openapi
 generate "OpenAPI" "$TOOLS_DIR/openapi-gen" --go-header-file /dev/null --report-filename /dev/null --output-dir "$openapi" \
   --output-pkg "github.com/coder-k8s/coder-k8s/$openapi" --output-file zz_generated.openapi.go \
-  --output-model-name-file zz_generated.model_name.go "${kube[@]/#/--readonly-pkg=}" "${kube[@]}" ./api/aggregation/v1alpha1
+  --output-model-name-file zz_generated.model_name.go "${kube[@]/#/--readonly-pkg=}" "${kube[@]}" ./api/aggregation/v1alpha1 ./api/v1alpha1
 generate "generator" go build -o "$own" ./hack/generate
 parts=()
 for part in crds rbac printed api; do

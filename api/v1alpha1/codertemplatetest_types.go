@@ -106,6 +106,8 @@ type TemplateTestVersion struct {
 }
 
 // TemplateTestParameter is the value of a parameter.
+//
+// +k8s:openapi-gen=true
 type TemplateTestParameter struct {
 	// Name is the name of the parameter in the template.
 	// +kubebuilder:validation:MinLength=1
@@ -117,6 +119,8 @@ type TemplateTestParameter struct {
 }
 
 // TemplateTestChecks are the checks of a test.
+//
+// +k8s:openapi-gen=true
 type TemplateTestChecks struct {
 	// Apps requires that each app with a health check is healthy.
 	// +optional
@@ -137,6 +141,8 @@ type TemplateTestChecks struct {
 }
 
 // TemplateTestCommand is a command that runs in the workspace.
+//
+// +k8s:openapi-gen=true
 type TemplateTestCommand struct {
 	// Name identifies the command in the status.
 	// +kubebuilder:validation:MaxLength=63

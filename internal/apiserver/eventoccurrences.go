@@ -23,6 +23,7 @@ const (
 	actionConnect = "Connect"
 	actionRun     = "Run"
 	actionPromote = "Promote"
+	actionTest    = "Test"
 )
 
 // scheduledBuilds maps the reasons of builds that Coder starts itself to their explanations.
@@ -85,6 +86,18 @@ func templateOccurrences(before, after *aggregationv1alpha1.CoderTemplate) []occ
 		all = append(all, occurrence{
 			reason: aggregationv1alpha1.ReasonBuildFailed, action: actionBuild, warning: true, key: is.LatestVersionID,
 			note: fmt.Sprintf("building version %q failed: %s", is.LatestVersionName, is.LatestVersionError),
+		})
+	}
+	failed := func(t *aggregationv1alpha1.CoderTemplate) *metav1.Condition {
+		c := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionReady)
+		if c == nil || c.Reason != aggregationv1alpha1.ReasonTestsFailed || t.Status.Candidate == nil {
+			return nil
+		}
+		return c
+	}
+	if c := failed(after); c != nil && (failed(before) == nil || was.Candidate.ID != is.Candidate.ID) {
+		all = append(all, occurrence{
+			reason: c.Reason, action: actionTest, warning: true, key: is.Candidate.ID + transitionKey(*c), note: c.Message,
 		})
 	}
 	if was.ActiveVersionID != "" && was.ActiveVersionID != is.ActiveVersionID {

@@ -91,7 +91,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	}
 	secrets := registry.Secrets{Read: readSecret(k.client), MayRead: mayReadSecret(k.client)}
 	s.workspaces = workspace.New(workspace.Config{Config: kind, Agents: s.agents, Tokens: s.tokens, Pods: s.pods})
-	s.templates = template.New(template.Config{Config: kind, Secrets: secrets, Authorizer: authorizer})
+	s.templates = template.New(template.Config{Config: kind, Secrets: secrets, Tests: templateTests{k.dynamic}, Authorizer: authorizer})
 	s.users = user.New(user.Config{Config: kind, Secrets: secrets, MembersAge: config.MirrorTiming.Users})
 	// The kinds read and write records, and the stores call them to apply the writes of clients.
 	workspaces.WriteWith(s.workspaces)

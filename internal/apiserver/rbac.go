@@ -24,6 +24,9 @@ package apiserver
 // Events on workspaces and templates, in the namespaces of their control planes.
 //+kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 //
+// The tests of templates with spec.activation AfterTest, in the namespaces of their control planes.
+//+kubebuilder:rbac:groups=coder.com,resources=codertemplatetests,verbs=get;create
+//
 // Priority and fairness.
 //+kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=prioritylevelconfigurations;flowschemas,verbs=get;list;watch
 //+kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=flowschemas/status,verbs=patch

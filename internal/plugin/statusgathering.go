@@ -245,11 +245,23 @@ func (g *statusGathering) templates(ctx context.Context) error {
 				ready = &metav1.Condition{Reason: "Unknown", Message: "it has no condition Ready"}
 			}
 			if ready.Status != metav1.ConditionTrue {
-				g.problem("CoderTemplate", t, *ready, fmt.Sprintf("kubectl coder logs -n %s template/%s", t.Namespace, t.Name))
+				g.problem("CoderTemplate", t, *ready, templateHint(t, ready.Reason))
 			}
 		}
 	}
 	return err
+}
+
+// templateHint returns the command that shows more about a problem of a template.
+func templateHint(t *aggregationv1alpha1.CoderTemplate, reason string) string {
+	if c := t.Status.Candidate; reason == aggregationv1alpha1.ReasonTestsFailed && c != nil {
+		for _, test := range c.Tests {
+			if test.Phase == coderv1alpha1.TemplateTestFailed {
+				return fmt.Sprintf("kubectl describe -n %s ctt/%s", t.Namespace, test.TestName)
+			}
+		}
+	}
+	return fmt.Sprintf("kubectl coder logs -n %s template/%s", t.Namespace, t.Name)
 }
 
 func (g *statusGathering) workspaces(ctx context.Context) error {

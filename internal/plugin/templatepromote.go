@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
@@ -31,9 +32,9 @@ func newTemplatePromoteCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "promote NAME",
 		Short: "Make the candidate of a template active",
-		Long: "Makes the candidate of a template active: the version that was built while spec.activation is Manual. With --version it\n" +
-			"makes another built version active. If the template changes in Coder meanwhile, nothing is promoted. Workspaces keep\n" +
-			"their version until they are updated.\n" +
+		Long: "Makes the candidate of a template active: the version that was built while spec.activation is Manual or\n" +
+			"AfterTest. With --version it makes another built version active. If the template changes in Coder meanwhile, nothing is\n" +
+			"promoted. Workspaces keep their version until they are updated.\n" +
 			"It needs the verb create of codertemplates/promote.\n\n" +
 			"Exit codes: 0 promoted; 1 refused; 2 wrong command line.",
 		Example: "  kubectl coder template promote hello\n  kubectl coder template promote hello --version v3 --dry-run",
@@ -84,7 +85,7 @@ func (p *templatePromote) promote(ctx context.Context, text string) error {
 		}
 		id = found.ID
 	case candidate == nil:
-		return fmt.Errorf("template %s has no candidate: choose a version with --version, or push files while spec.activation is Manual", tmpl.Name)
+		return fmt.Errorf("template %s has no candidate: choose a version with --version, or push files while spec.activation is Manual or AfterTest", tmpl.Name)
 	case candidate.ID == "":
 		return fmt.Errorf("the candidate %s of template %s does not exist in Coder yet: %s", cli.Clean(candidate.Name), tmpl.Name, cli.Clean(candidate.Error))
 	default:
@@ -179,9 +180,20 @@ func (h *templateHistory) do(ctx context.Context, text string) error {
 	return nil
 }
 
-// candidateState returns the status of the candidate's build, or why there is none.
+// candidateState returns the state of the candidate's tests, the status of its build, or why there is none.
 func candidateState(c *aggregationv1alpha1.TemplateCandidate) string {
+	passed := 0
+	for _, t := range c.Tests {
+		switch t.Phase {
+		case coderv1alpha1.TemplateTestFailed:
+			return "test " + t.Name + " failed"
+		case coderv1alpha1.TemplateTestSucceeded:
+			passed++
+		}
+	}
 	switch {
+	case len(c.Tests) > 0:
+		return fmt.Sprintf("%d of %d tests succeeded", passed, len(c.Tests))
 	case c.Status != "":
 		return c.Status
 	case c.Error != "":

@@ -3,6 +3,7 @@ package plugin
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,4 +101,27 @@ one       -                      -                      -     ` + idOne + "\n"
 		"template history hello -o yaml": {0, "candidate:\n  id: v-three\n", ""},
 		"template history nobody":        {1, "", "not found"},
 	})
+}
+
+// TestTestsOfTheCandidate: history and status show them.
+func TestTestsOfTheCandidate(t *testing.T) {
+	var promoted []fields
+	api := withHistory(t, &promoted)
+	test := func(name, phase string) fields {
+		return fields{"name": name, "testName": "hello-" + name, "phase": phase}
+	}
+	is := func(tests ...any) {
+		api.setStatus(templates, "coder.hello", fields{"candidate": fields{"id": "v-three", "name": "three", "status": "succeeded", "tests": tests}})
+	}
+	is(test("smoke", "Succeeded"), test("large", "Running"))
+	runEach(t, api, map[string]answer{"template history hello": {0, "candidate, 1 of 2 tests succeeded", ""}})
+	is(test("smoke", "Succeeded"), test("large", "Failed"))
+	runEach(t, api, map[string]answer{"template history hello": {0, "candidate, test large failed", ""}})
+	api.setStatus(templates, "coder.hello", fields{"conditions": []any{
+		condition("Ready", "False", "TestsFailed", `test "large" of version "three" failed`), condition("Stalled", "True", "TestsFailed", ""),
+	}})
+	got := newHarness().run(t, api, "-n", "coder", "status", "--installation=false")
+	if got.code != 4 || !strings.Contains(got.out, `test "large" of version "three" failed`) || !strings.Contains(got.out, "kubectl describe -n coder ctt/hello-large") {
+		t.Errorf("%+v", got)
+	}
 }

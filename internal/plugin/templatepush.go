@@ -234,7 +234,7 @@ func writeTemplate(s *Session, format cli.Format, tmpl *aggregationv1alpha1.Code
 // shownLogLines is the number of log lines that are shown of a failed build.
 const shownLogLines = 20
 
-// await waits until the pushed version is active, or its build has failed. It ignores responses of
+// await waits until the pushed version is active, or its build or a test has failed. It ignores responses of
 // a replica that has not processed the push yet.
 func (p *templatePush) await(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
 	progress := p.Progress()
@@ -254,7 +254,9 @@ func (p *templatePush) await(ctx context.Context, tmpl *aggregationv1alpha1.Code
 		progress.Report(p.Now(), 0, 1, tmpl.Name, ready.Message)
 		if failed := stalled(tmpl.Status.Conditions); failed != nil && ready.Status != metav1.ConditionTrue {
 			progress.End()
-			p.showLog(ctx, tmpl)
+			if ready.Reason != aggregationv1alpha1.ReasonTestsFailed {
+				p.showLog(ctx, tmpl)
+			}
 			return false, fmt.Errorf("template %s: %s", tmpl.Name, cli.Clean(failed.Message))
 		}
 		if ready.Reason == aggregationv1alpha1.ReasonDeleting {

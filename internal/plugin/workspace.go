@@ -47,7 +47,9 @@ func newWorkspaceCommands(s *Session) []*cobra.Command {
 		newActionCommand(s, "Bring workspaces to the active version of their templates",
 			"Builds workspaces again from the active version of their templates: it writes status.activeVersionID of the template\n"+
 				"into spec.templateVersionID of the workspace. Workspaces that run are stopped first, and then started. Those that have\n"+
-				"that version already are left as they are.\n",
+				"that version already are left as they are.\n"+
+				"With --max-unavailable it is a rollout: a few workspaces at the same time, which stops after failures. The same command\n"+
+				"continues it. With --only-stopped or --idle it stops no workspace that somebody uses.\n",
 			workspaceAction{verb: "update", done: "updated", ends: true, anew: true, updates: true}),
 		newActionCommand(s, "Delete workspaces in Coder without a build, and leave their resources",
 			"Deletes workspaces in Coder without the build that destroys their resources, if no provisioner can run it any more.\n"+
@@ -61,13 +63,13 @@ func newWorkspaceCommands(s *Session) []*cobra.Command {
 func newActionCommand(s *Session, short, what string, a workspaceAction) *cobra.Command {
 	r := &workspaceRun{Session: s, workspaceAction: a}
 	cmd := &cobra.Command{
-		Use:   a.verb + " {NAME... | -l SELECTOR | --all}",
+		Use:   a.verb + " {NAME... | -l SELECTOR | --template NAME | --all}",
 		Short: short,
 		Long: what + "The end of a name is sufficient if it is unique: dev for coder.ada.dev.\n" +
 			"Without --wait the command ends as soon as Coder has accepted the request.\n\n" +
 			"Exit codes: 0 all were " + a.done + "; 1 none was, or --wait saw one fail; 2 wrong command line; 3 some were, the others are named.",
 		Example: fmt.Sprintf("  kubectl coder %[1]s coder.ada.dev --wait\n  kubectl coder %[1]s -n coder -l team=compilers\n"+
-			"  kubectl coder %[1]s -A --all --template kubernetes", a.verb),
+			"  kubectl coder %[1]s -A --template kubernetes", a.verb),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args) },
 		ValidArgsFunction: s.CompleteNames("CoderWorkspace"),
 	}
@@ -77,6 +79,12 @@ func newActionCommand(s *Session, short, what string, a workspaceAction) *cobra.
 	flags.BoolVar(&r.wait, "wait", false, "wait until it is done, and show how far it is")
 	flags.DurationVar(&r.timeout, "timeout", 15*time.Minute, "maximum time to wait with --wait; 0 for no limit")
 	flags.BoolVar(&r.dryRun, "dry-run", false, "check whether the request would be accepted, and change nothing")
+	if a.updates {
+		cmd.Example = "  kubectl coder update coder.ada.dev --wait\n" +
+			"  kubectl coder update -n coder --template kubernetes --only-stopped\n" +
+			"  kubectl coder update -n coder --template kubernetes --max-unavailable 10% --idle 30m --yes"
+		r.rollout.addFlags(flags)
+	}
 	if a.starts {
 		flags.StringArrayVar(&r.ephemeral, "ephemeral-parameter", nil,
 			"value of an ephemeral parameter of the template, as name=value, for this start only; can be repeated")
@@ -101,9 +109,9 @@ func (s *workspaceSelection) addFlags(cmd *cobra.Command, completing *Session) {
 	flags := cmd.Flags()
 	flags.StringVarP(&s.labels, "selector", "l", "", "workspaces with these labels, as team=compilers")
 	flags.BoolVar(&s.all, "all", false, "all workspaces of the namespace")
-	flags.BoolVarP(&s.everywhere, "all-namespaces", "A", false, "with --all or -l: those of all namespaces")
-	flags.StringVar(&s.owner, "owner", "", "with --all or -l: only those of this user of Coder")
-	flags.StringVar(&s.template, "template", "", "with --all or -l: only those of this template, for example kubernetes or coder.kubernetes")
+	flags.BoolVarP(&s.everywhere, "all-namespaces", "A", false, "with --all, --template or -l: those of all namespaces")
+	flags.StringVar(&s.owner, "owner", "", "with --all, --template or -l: only those of this user of Coder")
+	flags.StringVar(&s.template, "template", "", "only those of this template, for example kubernetes or coder.kubernetes")
 	completing.CompleteWorkspaceFields(cmd, "owner", func(ws *aggregationv1alpha1.CoderWorkspace) []string {
 		return []string{ws.Status.OwnerName}
 	})
@@ -121,14 +129,14 @@ func (s *workspaceSelection) addFlags(cmd *cobra.Command, completing *Session) {
 
 // validate refuses ambiguous selections, which could match more workspaces than intended.
 func (s *workspaceSelection) validate() (err error) {
-	named, many := len(s.names) > 0, s.all || s.labels != ""
+	named, many := len(s.names) > 0, s.all || s.labels != "" || s.template != ""
 	switch {
 	case named && (many || s.everywhere || s.owner != "" || s.template != ""):
-		return cli.Usage("give names, or choose with -l or --all, not both")
+		return cli.Usage("give names, or choose with -l, --template or --all, not both")
 	case s.all && s.labels != "":
 		return cli.Usage("give -l or --all, not both")
 	case !named && !many:
-		return cli.Usage("which workspaces? Give names, -l SELECTOR or --all")
+		return cli.Usage("which workspaces? Give names, -l SELECTOR, --template or --all")
 	}
 	if s.selector, err = labels.Parse(s.labels); err != nil {
 		return cli.Usage("--selector: %v", err)

@@ -33,6 +33,8 @@ type workspaceRun struct {
 	yes       bool
 	// ephemeral are values for the start, as name=value.
 	ephemeral []string
+	// rollout are the options of update.
+	rollout rollout
 	// versions are the versions that update writes, by the UID of the workspace.
 	versions map[types.UID]string
 }
@@ -50,6 +52,8 @@ type workspaceOrder struct {
 	failed bool
 	// ended reports that the command waited until the action finished.
 	ended bool
+	// began is when the action was requested, in a rollout.
+	began time.Time
 	err   error
 }
 
@@ -63,6 +67,11 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 			return cli.Usage("--ephemeral-parameter %q: give name=value", p)
 		}
 	}
+	if r.updates {
+		if err := r.rollout.validate(); err != nil {
+			return err
+		}
+	}
 	cluster, err := r.Cluster()
 	if err != nil {
 		return err
@@ -71,8 +80,12 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
+	all := len(found)
 	if r.updates {
-		if found, err = r.outdated(ctx, cluster, found); err != nil || len(found) == 0 {
+		if found, err = r.outdated(ctx, cluster, found); err == nil {
+			found = r.skip(found)
+		}
+		if err != nil || len(found) == 0 {
 			return err
 		}
 	}
@@ -80,13 +93,17 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 		cluster.reportLeftovers(ctx, r.ErrOut, found)
 	}
 	changing := slices.DeleteFunc(slices.Clone(found), r.hasState)
-	if r.ends && !r.dryRun && len(changing) > 0 {
+	if r.ends && !r.rollout.onlyStopped && !r.dryRun && len(changing) > 0 {
 		if err := r.Confirm(ctx, r.yes, r.question(changing)); err != nil {
 			return err
 		}
 	}
 	if r.dryRun {
 		cluster.Client = client.NewDryRunClient(cluster.Client)
+	}
+	if r.rollout.unavailable != "" && !r.dryRun {
+		orders, err := r.roll(ctx, cluster, found, all)
+		return errors.Join(r.answer(orders), err)
 	}
 	orders := r.place(ctx, cluster, found)
 	var waited error

@@ -99,7 +99,9 @@ func testLiveWorkspace(t *testing.T) {
 			t.Errorf("the workspace has %s", tools)
 		}
 	})
-	t.Run("template tests", testTemplateTests)
+	if t.Run("template tests", testTemplateTests) {
+		t.Run("activation after a test", testGate)
+	}
 	t.Run("the web app answers", func(t *testing.T) {
 		polltest.Eventually(t, "the file server answers", func() error {
 			stdout, stderr, code := coder(t, "exec", "-n", sampleNamespace, object, "--", "curl", "-sSf", "http://localhost:8000/")

@@ -3,9 +3,13 @@
 package e2e
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // testTemplateTests tests the template of live workspaces twice, with a user that the operator creates: with the sample, which succeeds, and
@@ -34,5 +38,57 @@ func testTemplateTests(t *testing.T) {
 	}
 	if left := kubectl(t, "-n", sampleNamespace, "get", "cws", "-o", "name"); strings.Contains(left, "template-tester") {
 		t.Errorf("workspaces are left: %s", left)
+	}
+}
+
+// testGate tests spec.activation AfterTest with the template of live workspaces: a version whose test succeeds becomes active, and one
+// whose test fails does not. It ends with the source and the activation as before.
+func testGate(t *testing.T) {
+	kubernetes := []string{"-n", sampleNamespace, "ctpl", "coder.kubernetes"}
+	push := func(notes, activation, command string) {
+		t.Helper()
+		kubectl(t, append([]string{"patch", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"activation":%s,"files":{"notes.md":%s},"tests":[{"name":"tools",
+			"parameters":[{"name":"cpu","value":"1"},{"name":"memory","value":"1"},{"name":"home_size","value":"1"}],
+			"checks":{"commands":[{"name":"tools","command":["sh","-c",%q]}]},"timeoutSeconds":300}]}}`, activation, notes, command)}, kubernetes...)...)
+	}
+	active := func() string { return field(get(t, kubernetes...), "status", "activeVersionID") }
+	first := active()
+	kubectl(t, append([]string{"patch", "--type=merge", "--dry-run=server", "-p", `{"spec":{"activation":"AfterTest","tests":[{"name":"tools"}]}}`}, kubernetes...)...)
+	if out, err := tryKubectl(t, append([]string{"patch", "--type=merge", "-p", `{"spec":{"tests":[{"name":"tools","timeoutSeconds":1}]}}`}, kubernetes...)...); err == nil || !strings.Contains(out, "spec.tests[0].timeoutSeconds") {
+		t.Errorf("a test that no CoderTemplateTest could be: %s", out)
+	}
+
+	start := time.Now()
+	push(`"one"`, `"AfterTest"`, "git --version")
+	waitCondition(t, "Reconciling", "True", "TestsRunning", kubernetes...)
+	if now := active(); now != first {
+		t.Errorf("version %s is active before its test", now)
+	}
+	waitCondition(t, "Ready", "True", "Active", kubernetes...)
+	second := active()
+	if second == first {
+		t.Errorf("version %s is active after the test", first)
+	}
+	t.Logf("tested and promoted %.1f s after the push:\n%s", time.Since(start).Seconds(), kubectl(t, "-n", sampleNamespace, "get", "ctt", "-o", "wide"))
+
+	push(`"two"`, `"AfterTest"`, "echo nothing here; exit 3")
+	message := waitCondition(t, "Stalled", "True", "TestsFailed", kubernetes...)
+	if !containsAll(message, `test "tools"`, "Command/tools", "exit code 3: nothing here") || active() != second {
+		t.Errorf("version %s is active, and Stalled is %s", active(), message)
+	}
+	coderGives(t, 0, "candidate, test tools failed", "", "template", "history", "kubernetes", "-n", sampleNamespace)
+	events := func() int {
+		return strings.Count(kubectl(t, "-n", sampleNamespace, "get", "events.events.k8s.io", "--field-selector=reason=TestsFailed", "-o", "name"), "event")
+	}
+	polltest.Eventually(t, "an Event reports the failure", func() error {
+		if events() == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	push("null", "null", "true")
+	waitCondition(t, "Ready", "True", "Active", kubernetes...)
+	if n := events(); n != 1 {
+		t.Errorf("%d Events report the failure", n)
 	}
 }

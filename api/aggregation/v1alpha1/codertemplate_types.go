@@ -1,6 +1,10 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
 
 // CoderTemplate is a template in a Coder deployment: the Terraform code from which workspaces are
 // built. Its name is <organization>.<template>. It begins with status.objectNamePrefix of the
@@ -36,6 +40,7 @@ type CoderTemplateList struct {
 const (
 	ActivationAutomatic = "Automatic"
 	ActivationManual    = "Manual"
+	ActivationAfterTest = "AfterTest"
 )
 
 // CoderTemplateSpec is the desired state of a template.
@@ -47,14 +52,23 @@ type CoderTemplateSpec struct {
 	// activation is how a new version becomes active. With Automatic, it does when its build has
 	// succeeded. With Manual, it stays status.candidate until it is promoted: with the subresource
 	// promote, or with a change of versionID. Then files, variables, provisionerTags and versionName
-	// describe the candidate, and versionID the active version. While it is Manual, a change of
-	// activation or versionID requires the permission to create codertemplates/promote. A candidate
-	// that waits when this changes to Automatic stays one. The default is Automatic.
+	// describe the candidate, and versionID the active version. AfterTest is like Manual, but a candidate
+	// that was created from a change of these fields is also promoted when all tests have succeeded, as
+	// the Coder user who made that change. While it is Manual or AfterTest, a change of activation,
+	// versionID or, with AfterTest, tests requires the permission to create codertemplates/promote. A
+	// candidate that waits when this changes to Automatic stays one. The default is Automatic.
 	// +optional
 	Activation string `json:"activation,omitempty"`
+	// tests are the tests of each candidate while activation is AfterTest. For each of them a
+	// CoderTemplateTest is created when the candidate is built. There are at most 10, with at most
+	// 64 KiB as JSON. With AfterTest, a change requires the permission to create codertemplatetests.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Tests []TemplateTest `json:"tests,omitempty"`
 	// versionID is the UUID of an existing version that becomes active, to pin it or to roll back.
 	// It cannot be combined with files on creation, and with a change of files only if activation is
-	// Manual.
+	// Manual or AfterTest.
 	// +optional
 	VersionID string `json:"versionID,omitempty"`
 	// versionName is the name of the next version that is created from files, variables or tags. If
@@ -75,8 +89,8 @@ type CoderTemplateSpec struct {
 	// +optional
 	Icon string `json:"icon,omitempty"`
 	// files are the source of the template: a map of paths to texts. A change uploads a new
-	// version, which becomes active after its build succeeded, or with activation Manual when it is
-	// promoted. They are shown of the candidate, if there is one, and otherwise of the active version.
+	// version, which becomes active after its build succeeded, or with activation Manual or AfterTest
+	// when it is promoted. They are shown of the candidate, if there is one, and otherwise of the active version.
 	// +optional
 	// +mapType=atomic
 	Files map[string]string `json:"files,omitempty"`
@@ -116,6 +130,29 @@ type CoderTemplateSpec struct {
 	// Coder's value is kept.
 	// +optional
 	UseClassicParameterFlow *bool `json:"useClassicParameterFlow,omitempty"`
+}
+
+// TemplateTest is a test of the candidates of a template.
+type TemplateTest struct {
+	// name identifies the test: lower case letters, digits and dashes, at most 63.
+	Name string `json:"name"`
+	// parameters are values for the parameters of the template. A parameter that is not listed has its
+	// default.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Parameters []coderv1alpha1.TemplateTestParameter `json:"parameters,omitempty"`
+	// preset is the name of a preset of the version. Its values take precedence over parameters.
+	// +optional
+	Preset string `json:"preset,omitempty"`
+	// checks are the conditions under which the test succeeds, in addition to a build without an error
+	// and to agents that are all connected and ready.
+	// +optional
+	Checks coderv1alpha1.TemplateTestChecks `json:"checks,omitzero"`
+	// timeoutSeconds limits the time from the request for the workspace to the end of the last check,
+	// and how long the test waits for its owner before that. The default is 900.
+	// +optional
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
 // TemplateVariable is the value of a Terraform variable.
@@ -166,8 +203,8 @@ type CoderTemplateStatus struct {
 	// activeVersionName is the name of that version.
 	// +optional
 	ActiveVersionName string `json:"activeVersionName,omitempty"`
-	// candidate is the version that was created from the spec while spec.activation is Manual, and
-	// was not promoted yet.
+	// candidate is the version that was created from the spec while spec.activation is Manual or
+	// AfterTest, and was not promoted yet.
 	// +optional
 	Candidate *TemplateCandidate `json:"candidate,omitempty"`
 	// history are the versions that were active, the newest activation first: the first one is the
@@ -229,6 +266,29 @@ type TemplateCandidate struct {
 	// createdBy is the Coder username of the user who created the version.
 	// +optional
 	CreatedBy string `json:"createdBy,omitempty"`
+	// tests are the states of spec.tests for this version, if it is promoted when they have succeeded.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Tests []TemplateTestState `json:"tests,omitempty"`
+}
+
+// TemplateTestState is the state of a test of a candidate.
+type TemplateTestState struct {
+	// name is the name of the test in spec.tests.
+	Name string `json:"name"`
+	// testName is the name of the CoderTemplateTest.
+	TestName string `json:"testName"`
+	// phase is Pending, Running, Succeeded or Failed. A failed test runs again if its CoderTemplateTest
+	// is deleted.
+	Phase coderv1alpha1.TemplateTestPhase `json:"phase"`
+	// failedCheck is the check that failed, if one did: Build, Agents, Apps, ReadyWithin or
+	// Command/<name>.
+	// +optional
+	FailedCheck string `json:"failedCheck,omitempty"`
+	// message says what the test waits for, or why it failed.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // TemplateActivation is an entry of the history of a template: a version that became active.

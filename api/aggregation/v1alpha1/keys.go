@@ -32,8 +32,8 @@ const (
 	// ConditionReconciling is true while a build is pending or running, a change of the spec or a
 	// deletion is pending, or the agents of a started workspace have not connected yet (kstatus).
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is true if a user must act: a build failed or was canceled, a startup script
-	// failed, Coder rejects the spec, a build has waited for a minute for a provisioner with its tags,
+	// ConditionStalled is true if a user must act: a build failed or was canceled, a startup script or a test
+	// of a template failed, Coder rejects the spec, a build has waited for a minute for a provisioner with its tags,
 	// or a pod of a workspace has had a problem for a minute that does not resolve itself (kstatus).
 	ConditionStalled = "Stalled"
 	// ConditionBuildSucceeded is true if the newest build of a workspace, or of the newest version
@@ -122,6 +122,12 @@ const (
 	// ReasonAwaitingPromotion means that a version of the template is active, and that its candidate
 	// is built and waits until it is promoted.
 	ReasonAwaitingPromotion = "AwaitingPromotion"
+	// ReasonTestsRunning means that the candidate of a template is built, and that spec.tests have not all
+	// succeeded yet. The message says what they wait for.
+	ReasonTestsRunning = "TestsRunning"
+	// ReasonTestsFailed means that the candidate of a template failed one of spec.tests. The message has
+	// the test and the check.
+	ReasonTestsFailed = "TestsFailed"
 	// ReasonBuildPending means that a build waits for a provisioner.
 	ReasonBuildPending = "BuildPending"
 	// ReasonNoProvisioner means that a build waits, and no connected provisioner has its tags. The

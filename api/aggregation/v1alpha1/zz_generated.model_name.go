@@ -216,6 +216,16 @@ func (in TemplateSource) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TemplateTest) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.TemplateTest"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TemplateTestState) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.TemplateTestState"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in TemplateVariable) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.TemplateVariable"
 }

@@ -236,8 +236,11 @@ func (in pushTemplateInput) question(tmpl *aggregationv1alpha1.CoderTemplate) st
 		changes = append(changes[:mostChanges], fmt.Sprintf("and %d more", more))
 	}
 	when := "as soon as it is built"
-	if tmpl.Spec.Activation == aggregationv1alpha1.ActivationManual {
+	switch tmpl.Spec.Activation {
+	case aggregationv1alpha1.ActivationManual:
 		when = "only when it is promoted"
+	case aggregationv1alpha1.ActivationAfterTest:
+		when = "when its tests have succeeded"
 	}
 	question := fmt.Sprintf("Push a new version of template %s? It takes the place of version %s %s.", tmpl.Name, tmpl.Status.ActiveVersionName, when)
 	if len(changes) > 0 {

@@ -112,6 +112,10 @@ func TestPushTemplateQuestion(t *testing.T) {
 	if got := in.question(tmpl); !strings.Contains(got, " It takes the place of version v1 only when it is promoted.") {
 		t.Errorf("with Manual the question is %q", got)
 	}
+	tmpl.Spec.Activation = aggregationv1alpha1.ActivationAfterTest
+	if got := in.question(tmpl); !strings.Contains(got, " version v1 when its tests have succeeded.") {
+		t.Errorf("with AfterTest the question is %q", got)
+	}
 }
 
 func TestPushTemplateMakesANewOneOnlyWhenToldTo(t *testing.T) {

@@ -17,130 +17,134 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
-		v1alpha1.CoderSelf{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_CoderSelf(ref),
-		v1alpha1.CoderSelfExtra{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfExtra(ref),
-		v1alpha1.CoderSelfReview{}.OpenAPIModelName():                  schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfReview(ref),
-		v1alpha1.CoderSelfReviewStatus{}.OpenAPIModelName():            schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfReviewStatus(ref),
-		v1alpha1.CoderTemplate{}.OpenAPIModelName():                    schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplate(ref),
-		v1alpha1.CoderTemplateList{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateList(ref),
-		v1alpha1.CoderTemplateLogOptions{}.OpenAPIModelName():          schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateLogOptions(ref),
-		v1alpha1.CoderTemplateParameter{}.OpenAPIModelName():           schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameter(ref),
-		v1alpha1.CoderTemplateParameterList{}.OpenAPIModelName():       schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterList(ref),
-		v1alpha1.CoderTemplateParameterOption{}.OpenAPIModelName():     schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterOption(ref),
-		v1alpha1.CoderTemplateParameterOptions{}.OpenAPIModelName():    schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterOptions(ref),
-		v1alpha1.CoderTemplateParameterValidation{}.OpenAPIModelName(): schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterValidation(ref),
-		v1alpha1.CoderTemplatePreset{}.OpenAPIModelName():              schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplatePreset(ref),
-		v1alpha1.CoderTemplatePromotion{}.OpenAPIModelName():           schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplatePromotion(ref),
-		v1alpha1.CoderTemplateSpec{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref),
-		v1alpha1.CoderTemplateStatus{}.OpenAPIModelName():              schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref),
-		v1alpha1.CoderTemplateVersion{}.OpenAPIModelName():             schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersion(ref),
-		v1alpha1.CoderTemplateVersionList{}.OpenAPIModelName():         schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionList(ref),
-		v1alpha1.CoderTemplateVersionOptions{}.OpenAPIModelName():      schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionOptions(ref),
-		v1alpha1.CoderUser{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_CoderUser(ref),
-		v1alpha1.CoderUserList{}.OpenAPIModelName():                    schema_coder_k8s_api_aggregation_v1alpha1_CoderUserList(ref),
-		v1alpha1.CoderUserOrganization{}.OpenAPIModelName():            schema_coder_k8s_api_aggregation_v1alpha1_CoderUserOrganization(ref),
-		v1alpha1.CoderUserPasswordSource{}.OpenAPIModelName():          schema_coder_k8s_api_aggregation_v1alpha1_CoderUserPasswordSource(ref),
-		v1alpha1.CoderUserSpec{}.OpenAPIModelName():                    schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref),
-		v1alpha1.CoderUserStatus{}.OpenAPIModelName():                  schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref),
-		v1alpha1.CoderUserToken{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_CoderUserToken(ref),
-		v1alpha1.CoderWorkspace{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspace(ref),
-		v1alpha1.CoderWorkspaceAction{}.OpenAPIModelName():             schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceAction(ref),
-		v1alpha1.CoderWorkspaceExecOptions{}.OpenAPIModelName():        schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceExecOptions(ref),
-		v1alpha1.CoderWorkspaceList{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceList(ref),
-		v1alpha1.CoderWorkspaceLogOptions{}.OpenAPIModelName():         schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceLogOptions(ref),
-		v1alpha1.CoderWorkspacePortForwardOptions{}.OpenAPIModelName(): schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspacePortForwardOptions(ref),
-		v1alpha1.CoderWorkspaceSpec{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref),
-		v1alpha1.CoderWorkspaceStatus{}.OpenAPIModelName():             schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref),
-		v1alpha1.CoderWorkspaceToken{}.OpenAPIModelName():              schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceToken(ref),
-		v1alpha1.CoderWorkspaceTokenList{}.OpenAPIModelName():          schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenList(ref),
-		v1alpha1.CoderWorkspaceTokenSpec{}.OpenAPIModelName():          schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenSpec(ref),
-		v1alpha1.CoderWorkspaceTokenStatus{}.OpenAPIModelName():        schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenStatus(ref),
-		v1alpha1.SecretKeySelector{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_SecretKeySelector(ref),
-		v1alpha1.TemplateActivation{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_TemplateActivation(ref),
-		v1alpha1.TemplateCandidate{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_TemplateCandidate(ref),
-		v1alpha1.TemplateSource{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_TemplateSource(ref),
-		v1alpha1.TemplateVariable{}.OpenAPIModelName():                 schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariable(ref),
-		v1alpha1.TemplateVariableSource{}.OpenAPIModelName():           schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariableSource(ref),
-		v1alpha1.WorkspaceAgent{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceAgent(ref),
-		v1alpha1.WorkspaceApp{}.OpenAPIModelName():                     schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceApp(ref),
-		v1alpha1.WorkspaceBuild{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceBuild(ref),
-		v1alpha1.WorkspaceParameter{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceParameter(ref),
-		v1alpha1.WorkspaceShare{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceShare(ref),
-		v1.ContainerResourceMetricSource{}.OpenAPIModelName():          schema_k8sio_api_autoscaling_v1_ContainerResourceMetricSource(ref),
-		v1.ContainerResourceMetricStatus{}.OpenAPIModelName():          schema_k8sio_api_autoscaling_v1_ContainerResourceMetricStatus(ref),
-		v1.CrossVersionObjectReference{}.OpenAPIModelName():            schema_k8sio_api_autoscaling_v1_CrossVersionObjectReference(ref),
-		v1.ExternalMetricSource{}.OpenAPIModelName():                   schema_k8sio_api_autoscaling_v1_ExternalMetricSource(ref),
-		v1.ExternalMetricStatus{}.OpenAPIModelName():                   schema_k8sio_api_autoscaling_v1_ExternalMetricStatus(ref),
-		v1.HorizontalPodAutoscaler{}.OpenAPIModelName():                schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscaler(ref),
-		v1.HorizontalPodAutoscalerCondition{}.OpenAPIModelName():       schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerCondition(ref),
-		v1.HorizontalPodAutoscalerList{}.OpenAPIModelName():            schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerList(ref),
-		v1.HorizontalPodAutoscalerSpec{}.OpenAPIModelName():            schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerSpec(ref),
-		v1.HorizontalPodAutoscalerStatus{}.OpenAPIModelName():          schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerStatus(ref),
-		v1.MetricSpec{}.OpenAPIModelName():                             schema_k8sio_api_autoscaling_v1_MetricSpec(ref),
-		v1.MetricStatus{}.OpenAPIModelName():                           schema_k8sio_api_autoscaling_v1_MetricStatus(ref),
-		v1.ObjectMetricSource{}.OpenAPIModelName():                     schema_k8sio_api_autoscaling_v1_ObjectMetricSource(ref),
-		v1.ObjectMetricStatus{}.OpenAPIModelName():                     schema_k8sio_api_autoscaling_v1_ObjectMetricStatus(ref),
-		v1.PodsMetricSource{}.OpenAPIModelName():                       schema_k8sio_api_autoscaling_v1_PodsMetricSource(ref),
-		v1.PodsMetricStatus{}.OpenAPIModelName():                       schema_k8sio_api_autoscaling_v1_PodsMetricStatus(ref),
-		v1.ResourceMetricSource{}.OpenAPIModelName():                   schema_k8sio_api_autoscaling_v1_ResourceMetricSource(ref),
-		v1.ResourceMetricStatus{}.OpenAPIModelName():                   schema_k8sio_api_autoscaling_v1_ResourceMetricStatus(ref),
-		v1.Scale{}.OpenAPIModelName():                                  schema_k8sio_api_autoscaling_v1_Scale(ref),
-		v1.ScaleSpec{}.OpenAPIModelName():                              schema_k8sio_api_autoscaling_v1_ScaleSpec(ref),
-		v1.ScaleStatus{}.OpenAPIModelName():                            schema_k8sio_api_autoscaling_v1_ScaleStatus(ref),
-		metav1.APIGroup{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_APIGroup(ref),
-		metav1.APIGroupList{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_APIGroupList(ref),
-		metav1.APIResource{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_APIResource(ref),
-		metav1.APIResourceList{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_APIResourceList(ref),
-		metav1.APIVersions{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_APIVersions(ref),
-		metav1.ApplyOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_ApplyOptions(ref),
-		metav1.Condition{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_Condition(ref),
-		metav1.CreateOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_CreateOptions(ref),
-		metav1.DeleteOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_DeleteOptions(ref),
-		metav1.Duration{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_Duration(ref),
-		metav1.FieldSelectorRequirement{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
-		metav1.FieldsV1{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_FieldsV1(ref),
-		metav1.GetOptions{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_GetOptions(ref),
-		metav1.GroupKind{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_GroupKind(ref),
-		metav1.GroupResource{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_GroupResource(ref),
-		metav1.GroupVersion{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_GroupVersion(ref),
-		metav1.GroupVersionForDiscovery{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
-		metav1.GroupVersionKind{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_GroupVersionKind(ref),
-		metav1.GroupVersionResource{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_GroupVersionResource(ref),
-		metav1.InternalEvent{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_InternalEvent(ref),
-		metav1.LabelSelector{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_LabelSelector(ref),
-		metav1.LabelSelectorRequirement{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
-		metav1.List{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_List(ref),
-		metav1.ListMeta{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_ListMeta(ref),
-		metav1.ListOptions{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_ListOptions(ref),
-		metav1.ManagedFieldsEntry{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
-		metav1.MicroTime{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_MicroTime(ref),
-		metav1.ObjectMeta{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_ObjectMeta(ref),
-		metav1.OwnerReference{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_OwnerReference(ref),
-		metav1.PartialObjectMetadata{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
-		metav1.PartialObjectMetadataList{}.OpenAPIModelName():          schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
-		metav1.Patch{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_Patch(ref),
-		metav1.PatchOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_PatchOptions(ref),
-		metav1.Preconditions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_Preconditions(ref),
-		metav1.RootPaths{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_RootPaths(ref),
-		metav1.ServerAddressByClientCIDR{}.OpenAPIModelName():          schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
-		metav1.ShardInfo{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_ShardInfo(ref),
-		metav1.Status{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_Status(ref),
-		metav1.StatusCause{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_StatusCause(ref),
-		metav1.StatusDetails{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_StatusDetails(ref),
-		metav1.Table{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_Table(ref),
-		metav1.TableColumnDefinition{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
-		metav1.TableOptions{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_TableOptions(ref),
-		metav1.TableRow{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_TableRow(ref),
-		metav1.TableRowCondition{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_TableRowCondition(ref),
-		metav1.Time{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_Time(ref),
-		metav1.Timestamp{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_Timestamp(ref),
-		metav1.TypeMeta{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_TypeMeta(ref),
-		metav1.UpdateOptions{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_UpdateOptions(ref),
-		metav1.WatchEvent{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_WatchEvent(ref),
-		runtime.RawExtension{}.OpenAPIModelName():                      schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
-		runtime.TypeMeta{}.OpenAPIModelName():                          schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
-		runtime.Unknown{}.OpenAPIModelName():                           schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
-		version.Info{}.OpenAPIModelName():                              schema_k8sio_apimachinery_pkg_version_Info(ref),
+		v1alpha1.CoderSelf{}.OpenAPIModelName():                             schema_coder_k8s_api_aggregation_v1alpha1_CoderSelf(ref),
+		v1alpha1.CoderSelfExtra{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfExtra(ref),
+		v1alpha1.CoderSelfReview{}.OpenAPIModelName():                       schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfReview(ref),
+		v1alpha1.CoderSelfReviewStatus{}.OpenAPIModelName():                 schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfReviewStatus(ref),
+		v1alpha1.CoderTemplate{}.OpenAPIModelName():                         schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplate(ref),
+		v1alpha1.CoderTemplateList{}.OpenAPIModelName():                     schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateList(ref),
+		v1alpha1.CoderTemplateLogOptions{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateLogOptions(ref),
+		v1alpha1.CoderTemplateParameter{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameter(ref),
+		v1alpha1.CoderTemplateParameterList{}.OpenAPIModelName():            schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterList(ref),
+		v1alpha1.CoderTemplateParameterOption{}.OpenAPIModelName():          schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterOption(ref),
+		v1alpha1.CoderTemplateParameterOptions{}.OpenAPIModelName():         schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterOptions(ref),
+		v1alpha1.CoderTemplateParameterValidation{}.OpenAPIModelName():      schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterValidation(ref),
+		v1alpha1.CoderTemplatePreset{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplatePreset(ref),
+		v1alpha1.CoderTemplatePromotion{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplatePromotion(ref),
+		v1alpha1.CoderTemplateSpec{}.OpenAPIModelName():                     schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref),
+		v1alpha1.CoderTemplateStatus{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref),
+		v1alpha1.CoderTemplateVersion{}.OpenAPIModelName():                  schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersion(ref),
+		v1alpha1.CoderTemplateVersionList{}.OpenAPIModelName():              schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionList(ref),
+		v1alpha1.CoderTemplateVersionOptions{}.OpenAPIModelName():           schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionOptions(ref),
+		v1alpha1.CoderUser{}.OpenAPIModelName():                             schema_coder_k8s_api_aggregation_v1alpha1_CoderUser(ref),
+		v1alpha1.CoderUserList{}.OpenAPIModelName():                         schema_coder_k8s_api_aggregation_v1alpha1_CoderUserList(ref),
+		v1alpha1.CoderUserOrganization{}.OpenAPIModelName():                 schema_coder_k8s_api_aggregation_v1alpha1_CoderUserOrganization(ref),
+		v1alpha1.CoderUserPasswordSource{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_CoderUserPasswordSource(ref),
+		v1alpha1.CoderUserSpec{}.OpenAPIModelName():                         schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref),
+		v1alpha1.CoderUserStatus{}.OpenAPIModelName():                       schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref),
+		v1alpha1.CoderUserToken{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_CoderUserToken(ref),
+		v1alpha1.CoderWorkspace{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspace(ref),
+		v1alpha1.CoderWorkspaceAction{}.OpenAPIModelName():                  schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceAction(ref),
+		v1alpha1.CoderWorkspaceExecOptions{}.OpenAPIModelName():             schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceExecOptions(ref),
+		v1alpha1.CoderWorkspaceList{}.OpenAPIModelName():                    schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceList(ref),
+		v1alpha1.CoderWorkspaceLogOptions{}.OpenAPIModelName():              schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceLogOptions(ref),
+		v1alpha1.CoderWorkspacePortForwardOptions{}.OpenAPIModelName():      schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspacePortForwardOptions(ref),
+		v1alpha1.CoderWorkspaceSpec{}.OpenAPIModelName():                    schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref),
+		v1alpha1.CoderWorkspaceStatus{}.OpenAPIModelName():                  schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref),
+		v1alpha1.CoderWorkspaceToken{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceToken(ref),
+		v1alpha1.CoderWorkspaceTokenList{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenList(ref),
+		v1alpha1.CoderWorkspaceTokenSpec{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenSpec(ref),
+		v1alpha1.CoderWorkspaceTokenStatus{}.OpenAPIModelName():             schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenStatus(ref),
+		v1alpha1.SecretKeySelector{}.OpenAPIModelName():                     schema_coder_k8s_api_aggregation_v1alpha1_SecretKeySelector(ref),
+		v1alpha1.TemplateActivation{}.OpenAPIModelName():                    schema_coder_k8s_api_aggregation_v1alpha1_TemplateActivation(ref),
+		v1alpha1.TemplateCandidate{}.OpenAPIModelName():                     schema_coder_k8s_api_aggregation_v1alpha1_TemplateCandidate(ref),
+		v1alpha1.TemplateSource{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_TemplateSource(ref),
+		v1alpha1.TemplateTest{}.OpenAPIModelName():                          schema_coder_k8s_api_aggregation_v1alpha1_TemplateTest(ref),
+		v1alpha1.TemplateTestState{}.OpenAPIModelName():                     schema_coder_k8s_api_aggregation_v1alpha1_TemplateTestState(ref),
+		v1alpha1.TemplateVariable{}.OpenAPIModelName():                      schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariable(ref),
+		v1alpha1.TemplateVariableSource{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariableSource(ref),
+		v1alpha1.WorkspaceAgent{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceAgent(ref),
+		v1alpha1.WorkspaceApp{}.OpenAPIModelName():                          schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceApp(ref),
+		v1alpha1.WorkspaceBuild{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceBuild(ref),
+		v1alpha1.WorkspaceParameter{}.OpenAPIModelName():                    schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceParameter(ref),
+		"github.com/coder-k8s/coder-k8s/api/v1alpha1.TemplateTestChecks":    schema_coder_k8s_coder_k8s_api_v1alpha1_TemplateTestChecks(ref),
+		"github.com/coder-k8s/coder-k8s/api/v1alpha1.TemplateTestCommand":   schema_coder_k8s_coder_k8s_api_v1alpha1_TemplateTestCommand(ref),
+		"github.com/coder-k8s/coder-k8s/api/v1alpha1.TemplateTestParameter": schema_coder_k8s_coder_k8s_api_v1alpha1_TemplateTestParameter(ref),
+		v1.ContainerResourceMetricSource{}.OpenAPIModelName():               schema_k8sio_api_autoscaling_v1_ContainerResourceMetricSource(ref),
+		v1.ContainerResourceMetricStatus{}.OpenAPIModelName():               schema_k8sio_api_autoscaling_v1_ContainerResourceMetricStatus(ref),
+		v1.CrossVersionObjectReference{}.OpenAPIModelName():                 schema_k8sio_api_autoscaling_v1_CrossVersionObjectReference(ref),
+		v1.ExternalMetricSource{}.OpenAPIModelName():                        schema_k8sio_api_autoscaling_v1_ExternalMetricSource(ref),
+		v1.ExternalMetricStatus{}.OpenAPIModelName():                        schema_k8sio_api_autoscaling_v1_ExternalMetricStatus(ref),
+		v1.HorizontalPodAutoscaler{}.OpenAPIModelName():                     schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscaler(ref),
+		v1.HorizontalPodAutoscalerCondition{}.OpenAPIModelName():            schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerCondition(ref),
+		v1.HorizontalPodAutoscalerList{}.OpenAPIModelName():                 schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerList(ref),
+		v1.HorizontalPodAutoscalerSpec{}.OpenAPIModelName():                 schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerSpec(ref),
+		v1.HorizontalPodAutoscalerStatus{}.OpenAPIModelName():               schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerStatus(ref),
+		v1.MetricSpec{}.OpenAPIModelName():                                  schema_k8sio_api_autoscaling_v1_MetricSpec(ref),
+		v1.MetricStatus{}.OpenAPIModelName():                                schema_k8sio_api_autoscaling_v1_MetricStatus(ref),
+		v1.ObjectMetricSource{}.OpenAPIModelName():                          schema_k8sio_api_autoscaling_v1_ObjectMetricSource(ref),
+		v1.ObjectMetricStatus{}.OpenAPIModelName():                          schema_k8sio_api_autoscaling_v1_ObjectMetricStatus(ref),
+		v1.PodsMetricSource{}.OpenAPIModelName():                            schema_k8sio_api_autoscaling_v1_PodsMetricSource(ref),
+		v1.PodsMetricStatus{}.OpenAPIModelName():                            schema_k8sio_api_autoscaling_v1_PodsMetricStatus(ref),
+		v1.ResourceMetricSource{}.OpenAPIModelName():                        schema_k8sio_api_autoscaling_v1_ResourceMetricSource(ref),
+		v1.ResourceMetricStatus{}.OpenAPIModelName():                        schema_k8sio_api_autoscaling_v1_ResourceMetricStatus(ref),
+		v1.Scale{}.OpenAPIModelName():                                       schema_k8sio_api_autoscaling_v1_Scale(ref),
+		v1.ScaleSpec{}.OpenAPIModelName():                                   schema_k8sio_api_autoscaling_v1_ScaleSpec(ref),
+		v1.ScaleStatus{}.OpenAPIModelName():                                 schema_k8sio_api_autoscaling_v1_ScaleStatus(ref),
+		metav1.APIGroup{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_APIGroup(ref),
+		metav1.APIGroupList{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_APIGroupList(ref),
+		metav1.APIResource{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_APIResource(ref),
+		metav1.APIResourceList{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_APIResourceList(ref),
+		metav1.APIVersions{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_APIVersions(ref),
+		metav1.ApplyOptions{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_ApplyOptions(ref),
+		metav1.Condition{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_Condition(ref),
+		metav1.CreateOptions{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_CreateOptions(ref),
+		metav1.DeleteOptions{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_DeleteOptions(ref),
+		metav1.Duration{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_Duration(ref),
+		metav1.FieldSelectorRequirement{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
+		metav1.FieldsV1{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_FieldsV1(ref),
+		metav1.GetOptions{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_GetOptions(ref),
+		metav1.GroupKind{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_GroupKind(ref),
+		metav1.GroupResource{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_GroupResource(ref),
+		metav1.GroupVersion{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_GroupVersion(ref),
+		metav1.GroupVersionForDiscovery{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
+		metav1.GroupVersionKind{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_GroupVersionKind(ref),
+		metav1.GroupVersionResource{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_GroupVersionResource(ref),
+		metav1.InternalEvent{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_InternalEvent(ref),
+		metav1.LabelSelector{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_LabelSelector(ref),
+		metav1.LabelSelectorRequirement{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
+		metav1.List{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_List(ref),
+		metav1.ListMeta{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_ListMeta(ref),
+		metav1.ListOptions{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_ListOptions(ref),
+		metav1.ManagedFieldsEntry{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
+		metav1.MicroTime{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_MicroTime(ref),
+		metav1.ObjectMeta{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_ObjectMeta(ref),
+		metav1.OwnerReference{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_OwnerReference(ref),
+		metav1.PartialObjectMetadata{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
+		metav1.PartialObjectMetadataList{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
+		metav1.Patch{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_Patch(ref),
+		metav1.PatchOptions{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_PatchOptions(ref),
+		metav1.Preconditions{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_Preconditions(ref),
+		metav1.RootPaths{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_RootPaths(ref),
+		metav1.ServerAddressByClientCIDR{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
+		metav1.ShardInfo{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_ShardInfo(ref),
+		metav1.Status{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_Status(ref),
+		metav1.StatusCause{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_StatusCause(ref),
+		metav1.StatusDetails{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_StatusDetails(ref),
+		metav1.Table{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_Table(ref),
+		metav1.TableColumnDefinition{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
+		metav1.TableOptions{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_TableOptions(ref),
+		metav1.TableRow{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_TableRow(ref),
+		metav1.TableRowCondition{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_TableRowCondition(ref),
+		metav1.Time{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_Time(ref),
+		metav1.Timestamp{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_Timestamp(ref),
+		metav1.TypeMeta{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_TypeMeta(ref),
+		metav1.UpdateOptions{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_UpdateOptions(ref),
+		metav1.WatchEvent{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_WatchEvent(ref),
+		runtime.RawExtension{}.OpenAPIModelName():                           schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
+		runtime.TypeMeta{}.OpenAPIModelName():                               schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
+		runtime.Unknown{}.OpenAPIModelName():                                schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
+		version.Info{}.OpenAPIModelName():                                   schema_k8sio_apimachinery_pkg_version_Info(ref),
 	}
 }
 
@@ -940,14 +944,35 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 					},
 					"activation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "activation is how a new version becomes active. With Automatic, it does when its build has succeeded. With Manual, it stays status.candidate until it is promoted: with the subresource promote, or with a change of versionID. Then files, variables, provisionerTags and versionName describe the candidate, and versionID the active version. While it is Manual, a change of activation or versionID requires the permission to create codertemplates/promote. A candidate that waits when this changes to Automatic stays one. The default is Automatic.",
+							Description: "activation is how a new version becomes active. With Automatic, it does when its build has succeeded. With Manual, it stays status.candidate until it is promoted: with the subresource promote, or with a change of versionID. Then files, variables, provisionerTags and versionName describe the candidate, and versionID the active version. AfterTest is like Manual, but a candidate that was created from a change of these fields is also promoted when all tests have succeeded, as the Coder user who made that change. While it is Manual or AfterTest, a change of activation, versionID or, with AfterTest, tests requires the permission to create codertemplates/promote. A candidate that waits when this changes to Automatic stays one. The default is Automatic.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
+					"tests": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "tests are the tests of each candidate while activation is AfterTest. For each of them a CoderTemplateTest is created when the candidate is built. There are at most 10, with at most 64 KiB as JSON. With AfterTest, a change requires the permission to create codertemplatetests.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.TemplateTest{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"versionID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "versionID is the UUID of an existing version that becomes active, to pin it or to roll back. It cannot be combined with files on creation, and with a change of files only if activation is Manual.",
+							Description: "versionID is the UUID of an existing version that becomes active, to pin it or to roll back. It cannot be combined with files on creation, and with a change of files only if activation is Manual or AfterTest.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -994,7 +1019,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "files are the source of the template: a map of paths to texts. A change uploads a new version, which becomes active after its build succeeded, or with activation Manual when it is promoted. They are shown of the candidate, if there is one, and otherwise of the active version.",
+							Description: "files are the source of the template: a map of paths to texts. A change uploads a new version, which becomes active after its build succeeded, or with activation Manual or AfterTest when it is promoted. They are shown of the candidate, if there is one, and otherwise of the active version.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1094,7 +1119,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.TemplateVariable{}.OpenAPIModelName()},
+			v1alpha1.TemplateTest{}.OpenAPIModelName(), v1alpha1.TemplateVariable{}.OpenAPIModelName()},
 	}
 }
 
@@ -1149,7 +1174,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 					},
 					"candidate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "candidate is the version that was created from the spec while spec.activation is Manual, and was not promoted yet.",
+							Description: "candidate is the version that was created from the spec while spec.activation is Manual or AfterTest, and was not promoted yet.",
 							Ref:         ref(v1alpha1.TemplateCandidate{}.OpenAPIModelName()),
 						},
 					},
@@ -1604,7 +1629,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.Referenc
 				Properties: map[string]spec.Schema{
 					"email": {
 						SchemaProps: spec.SchemaProps{
-							Description: "email is required on creation, except for a service account, which has none. Coder's API cannot change it later.",
+							Description: "email is required on creation. Coder's API cannot change it later.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1618,15 +1643,8 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.Referenc
 					},
 					"loginType": {
 						SchemaProps: spec.SchemaProps{
-							Description: "loginType is how the user logs in: password, oidc, or none for an account that only uses tokens. It is required on creation and cannot change. Users that were not created with this API may have another type, for example github. In Coder 2.36 and later only service accounts have none, which is their default. The upgrade changes other users to password. A manifest that still says none is accepted for them.",
+							Description: "loginType is how the user logs in: password, oidc, or none for an account that only uses tokens. It is required on creation and cannot change. Users that were not created with this API may have another type, for example github. Coder 2.36 and later create no users with none, and change existing ones to password. A manifest that still says none is accepted for them.",
 							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"serviceAccount": {
-						SchemaProps: spec.SchemaProps{
-							Description: "serviceAccount creates an account for programs, which cannot log in and only uses tokens. It needs Coder 2.36 or later with a license that includes service accounts. It has no email and no password, and cannot change.",
-							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
@@ -1741,13 +1759,6 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref common.Refere
 						SchemaProps: spec.SchemaProps{
 							Description: "loginType is how the user logs in.",
 							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"serviceAccount": {
-						SchemaProps: spec.SchemaProps{
-							Description: "serviceAccount reports that it is a service account, which cannot log in.",
-							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
@@ -2343,29 +2354,11 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 							Format:      "",
 						},
 					},
-					"sharedWith": {
-						VendorExtensible: spec.VendorExtensible{
-							Extensions: spec.Extensions{
-								"x-kubernetes-list-type": "atomic",
-							},
-						},
-						SchemaProps: spec.SchemaProps{
-							Description: "sharedWith lists the users and groups that Coder lets use the workspace besides its owner. If unset, Coder's value is kept; an empty list stops all sharing. It gives no permission in Kubernetes. A change needs Coder 2.32 or later, and the permission to share the workspace in Coder, which its owner and those with the role admin have. If somebody changes it in Coder, the list follows.",
-							Type:        []string{"array"},
-							Items: &spec.SchemaOrArray{
-								Schema: &spec.Schema{
-									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.WorkspaceShare{}.OpenAPIModelName()),
-									},
-								},
-							},
-						},
-					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.WorkspaceParameter{}.OpenAPIModelName(), v1alpha1.WorkspaceShare{}.OpenAPIModelName()},
+			v1alpha1.WorkspaceParameter{}.OpenAPIModelName()},
 	}
 }
 
@@ -2496,24 +2489,6 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
-					"sharedWith": {
-						VendorExtensible: spec.VendorExtensible{
-							Extensions: spec.Extensions{
-								"x-kubernetes-list-type": "atomic",
-							},
-						},
-						SchemaProps: spec.SchemaProps{
-							Description: "sharedWith lists the users and groups that the workspace is shared with in Coder, sorted, at most 100. It is empty before Coder 2.32.",
-							Type:        []string{"array"},
-							Items: &spec.SchemaOrArray{
-								Schema: &spec.Schema{
-									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.WorkspaceShare{}.OpenAPIModelName()),
-									},
-								},
-							},
-						},
-					},
 					"conditions": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -2539,7 +2514,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.WorkspaceAgent{}.OpenAPIModelName(), v1alpha1.WorkspaceBuild{}.OpenAPIModelName(), v1alpha1.WorkspaceShare{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.WorkspaceAgent{}.OpenAPIModelName(), v1alpha1.WorkspaceBuild{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -2847,12 +2822,33 @@ func schema_coder_k8s_api_aggregation_v1alpha1_TemplateCandidate(ref common.Refe
 							Format:      "",
 						},
 					},
+					"tests": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "tests are the states of spec.tests for this version, if it is promoted when they have succeeded.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.TemplateTestState{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 				Required: []string{"name"},
 			},
 		},
 		Dependencies: []string{
-			metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.TemplateTestState{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -2899,6 +2895,124 @@ func schema_coder_k8s_api_aggregation_v1alpha1_TemplateSource(ref common.Referen
 						},
 					},
 				},
+			},
+		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_TemplateTest(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TemplateTest is a test of the candidates of a template.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name identifies the test: lower case letters, digits and dashes, at most 63.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"parameters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "parameters are values for the parameters of the template. A parameter that is not listed has its default.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref("github.com/coder-k8s/coder-k8s/api/v1alpha1.TemplateTestParameter"),
+									},
+								},
+							},
+						},
+					},
+					"preset": {
+						SchemaProps: spec.SchemaProps{
+							Description: "preset is the name of a preset of the version. Its values take precedence over parameters.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"checks": {
+						SchemaProps: spec.SchemaProps{
+							Description: "checks are the conditions under which the test succeeds, in addition to a build without an error and to agents that are all connected and ready.",
+							Default:     map[string]interface{}{},
+							Ref:         ref("github.com/coder-k8s/coder-k8s/api/v1alpha1.TemplateTestChecks"),
+						},
+					},
+					"timeoutSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "timeoutSeconds limits the time from the request for the workspace to the end of the last check, and how long the test waits for its owner before that. The default is 900.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			"github.com/coder-k8s/coder-k8s/api/v1alpha1.TemplateTestChecks", "github.com/coder-k8s/coder-k8s/api/v1alpha1.TemplateTestParameter"},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_TemplateTestState(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TemplateTestState is the state of a test of a candidate.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the test in spec.tests.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"testName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "testName is the name of the CoderTemplateTest.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "phase is Pending, Running, Succeeded or Failed. A failed test runs again if its CoderTemplateTest is deleted.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"failedCheck": {
+						SchemaProps: spec.SchemaProps{
+							Description: "failedCheck is the check that failed, if one did: Build, Agents, Apps, ReadyWithin or Command/<name>.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says what the test waits for, or why it failed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "testName", "phase"},
 			},
 		},
 	}
@@ -3222,35 +3336,136 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceParameter(ref common.Ref
 	}
 }
 
-func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceShare(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_coder_k8s_coder_k8s_api_v1alpha1_TemplateTestChecks(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceShare is a user or a group that a workspace is shared with. Exactly one of user and group is set.",
+				Description: "TemplateTestChecks are the checks of a test.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
-					"user": {
+					"apps": {
 						SchemaProps: spec.SchemaProps{
-							Description: "user is the username of a member of the organization.",
+							Description: "Apps requires that each app with a health check is healthy.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"readyWithinSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ReadyWithinSeconds is the longest time from the creation of the workspace until all its agents are ready. By default only timeoutSeconds limits it.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"commands": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Commands run in the workspace one after the other, when all its agents are ready. Each must end with exit code 0. After a restart of the operator, a command may run again.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref("github.com/coder-k8s/coder-k8s/api/v1alpha1.TemplateTestCommand"),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			"github.com/coder-k8s/coder-k8s/api/v1alpha1.TemplateTestCommand"},
+	}
+}
+
+func schema_coder_k8s_coder_k8s_api_v1alpha1_TemplateTestCommand(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TemplateTestCommand is a command that runs in the workspace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name identifies the command in the status.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
-					"group": {
+					"command": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
 						SchemaProps: spec.SchemaProps{
-							Description: "group is the name of a group of the organization. The group Everyone has all members of the organization. Other groups need a license.",
+							Description: "Command is the program and its arguments. No shell interprets them; for one, give [\"bash\", \"-c\", \"...\"]. Everyone who may read the test can read them.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"agent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Agent is the name of the agent. It may be empty if the workspace has only one.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
-					"role": {
+					"timeoutSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "role is use or admin. With use, which is the default, a user can see, start and stop the workspace, open sessions in it and use its apps. With admin, a user can also change and share it. Neither can delete it.",
+							Description: "TimeoutSeconds limits the command. Defaults to 60.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"name", "command"},
+			},
+		},
+	}
+}
+
+func schema_coder_k8s_coder_k8s_api_v1alpha1_TemplateTestParameter(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TemplateTestParameter is the value of a parameter.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is the name of the parameter in the template.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value is its value. It must not be a secret: everyone who may read the test can read it.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 				},
+				Required: []string{"name", "value"},
 			},
 		},
 	}

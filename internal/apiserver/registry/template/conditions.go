@@ -22,8 +22,11 @@ func conditionsOf(s *snapshot, observed int64, before []metav1.Condition, now ti
 		reconciling = registry.True(ready.Reason, ready.Message)
 	}
 	stalled := registry.False(ready.Reason, "no action needed")
-	if build.Status == metav1.ConditionFalse {
+	switch {
+	case build.Status == metav1.ConditionFalse:
 		stalled = registry.True(build.Reason, ready.Message+"; correct the template, and push it again")
+	case ready.Reason == aggregationv1alpha1.ReasonTestsFailed:
+		stalled = registry.True(ready.Reason, ready.Message+"; correct the template, and push it again, or delete the CoderTemplateTest to run it again")
 	}
 	if before == nil && !s.shown.UpdatedAt.IsZero() {
 		now = s.shown.UpdatedAt
@@ -86,6 +89,8 @@ func readyVerdict(s *snapshot, build registry.Verdict) (ready registry.Verdict, 
 		return registry.False(build.Reason, fmt.Sprintf("%s; version %q stays active", build.Message, active.Name)), false
 	case build.Status == metav1.ConditionFalse:
 		return registry.False(build.Reason, build.Message), false
+	case s.intent.tested(active.ID) && s.shown.ID != active.ID:
+		return testsVerdict(s)
 	case s.intent.Release.waits(active.ID) && s.shown.ID != active.ID:
 		return registry.True(aggregationv1alpha1.ReasonAwaitingPromotion,
 			fmt.Sprintf("version %q is active, and the candidate %q is built and waits until it is promoted", active.Name, s.shown.Name)), false

@@ -84,6 +84,24 @@ func scenarios() map[string]scenario {
 			},
 			steps: 6,
 		},
+		"test and promote": {
+			prepare: func(f *fixture) {
+				f.tests.results = map[string]string{"smoke": "", "other": ""}
+				f.must(f.update("coder.starter", tested("# two", "smoke", "other")))
+				f.pass()
+			},
+			request: func(*fixture) error { return nil },
+			steps:   6, settled: true,
+		},
+		"a failed test": {
+			prepare: func(f *fixture) {
+				f.tests.results = map[string]string{"smoke": "", "other": "exit code 3"}
+				f.must(f.update("coder.starter", tested("# two", "smoke", "other")))
+				f.pass()
+			},
+			request: func(*fixture) error { return nil },
+			steps:   4, settled: true,
+		},
 		"metadata": {
 			request: func(f *fixture) error {
 				return f.update("coder.starter", func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Annotations = map[string]string{"note": "new"} })
@@ -174,7 +192,8 @@ func (s scenario) run(t *testing.T, at int, lost bool) (end string, struck bool)
 func (f *fixture) dyingPass() {
 	items, err := f.watcher.Templates(f.ctx)
 	f.must(err)
-	for range 3 {
+	for range 5 {
+		f.fault.Without(f.tests.run)
 		for _, item := range items {
 			record := f.recordOf(item)
 			if _, err := f.kind.Object(f.ctx, f.connection(), item, record, f.byID(item.ID)); err == nil {

@@ -82,9 +82,24 @@ func (k *Kind) decide(ctx context.Context, was, wanted object) (context.Context,
 // requested version is a candidate.
 func (d *decision) keepSpec() {
 	d.intent.keepSpec(d.wanted.Spec)
-	if d.asks && manual(d.wanted) {
-		d.intent.hold(d.page.active.ID)
+	if d.asks && manual(d.wanted) && d.intent.Release.open(d.page.active.ID) {
+		d.hold()
 	}
+}
+
+// hold makes the requested release a candidate. With AfterTest it is tested if this change requested it, or if it was to become active
+// by itself before. Others, such as one that was rolled back, wait until somebody promotes them.
+func (d *decision) hold() {
+	r := d.intent.Release
+	held := r.asCandidate()
+	switch {
+	case !afterTest(d.wanted):
+	case d.builds && r != d.before.Release:
+		held.AfterTest, held.Over, held.By = true, d.page.active.ID, d.as
+	case r.AfterTest || !r.Manual:
+		held.AfterTest, held.Tests = true, r.Tests
+	}
+	d.intent.Release = held
 }
 
 // authorize determines the Coder user that the caller acts as. Each change of the spec, and of who owns its fields,
@@ -99,6 +114,9 @@ func (d *decision) authorize(ctx context.Context) (_ context.Context, err error)
 		return ctx, err
 	}
 	if err := k.mayPromote(ctx, d.was, d.wanted); err != nil {
+		return ctx, err
+	}
+	if err := k.checkTests(ctx, d.connection, d.was, d.wanted); err != nil {
 		return ctx, err
 	}
 	if ctx, d.as, err = k.BeginAt(ctx, d.connection, d.id, d.was, d.wanted, s); err != nil || d.as == nil {
@@ -223,7 +241,7 @@ func (d *decision) choose(ctx context.Context, of content) (intent, error) {
 }
 
 // retryRequested reports whether the user asks to build the same content again, if it is still
-// wanted: its build failed or was refused, and the version name is another one.
+// wanted: its build or a test failed or it was refused, and the version name is another one.
 func (d *decision) retryRequested() bool {
 	r := d.before.Release
 	name := d.wanted.Spec.VersionName
@@ -234,7 +252,7 @@ func (d *decision) retryRequested() bool {
 		return true
 	}
 	i := slices.IndexFunc(d.page.versions, func(v coderd.TemplateVersion) bool { return v.ID == r.VersionID })
-	return i >= 0 && failed(d.page.versions[i])
+	return i >= 0 && failed(d.page.versions[i]) || slices.ContainsFunc(r.Tests, testResult.failed)
 }
 
 // reuse makes an existing release with the same content the requested one, and reports whether there

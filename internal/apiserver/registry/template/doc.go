@@ -2,8 +2,8 @@
 // table, the requests to Coder for each verb, the promotion of built versions, and the subresources
 // files, versions, parameters, promote and log.
 //
-// A candidate is the requested version while spec.activation is Manual: it becomes active only by a
-// promotion, which is a change of spec.versionID.
+// A candidate is the requested version while spec.activation is Manual or AfterTest: it becomes active
+// only by a promotion, which is a change of spec.versionID, or with AfterTest when its tests have succeeded.
 //
 // Invariants:
 //   - The server does not limit the time that the build of a version takes. Clients limit how
@@ -22,6 +22,12 @@
 //   - A candidate waits until it is promoted or replaced, whichever version is active meanwhile. If
 //     another version is made active here, spec.files does not change, so the version that it shows
 //     is the candidate. A change of spec.activation makes no version active.
+//   - With AfterTest, a candidate is tested and promoted by itself only if the last change of files, variables or
+//     tags requested it, or a changed Secret did, and if no other version has become active since. So a
+//     version that was rolled back stays a candidate.
+//   - The result of a test is read from the CoderTemplateTest that the operator created. Its name contains a keyed
+//     hash of its whole spec, so nobody else creates it first. Its UID is recorded, and its spec is compared. Whoever
+//     may write codertemplatetests/status can forge the result.
 //   - status.history is that of the previous object, with a new entry if another version is active.
 //   - spec.files shows the source of exactly one version: the requested one while it is
 //     built, after it failed or while it is a candidate, otherwise the active one. So a client reads what it

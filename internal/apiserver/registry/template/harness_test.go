@@ -24,6 +24,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
@@ -57,6 +58,7 @@ type fixture struct {
 	// secrets are keyed by "name/key". denied are the Secrets that the user may not get.
 	secrets map[string]string
 	denied  map[string]bool
+	tests   *fakeTests
 	token   string
 	// starter is a template that was created in Coder.
 	starter uuid.UUID
@@ -74,7 +76,7 @@ func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	f := &fixture{
 		t: t, coder: coderdtest.New(t, options...), records: recordstest.New(t), fault: &kubetest.Fault{},
 		clock: clocktesting.NewFakeClock(time.Now()), log: map[string]*aggregationv1alpha1.CoderTemplate{},
-		secrets: map[string]string{}, denied: map[string]bool{},
+		secrets: map[string]string{}, denied: map[string]bool{}, tests: &fakeTests{objects: map[string]*coderv1alpha1.CoderTemplateTest{}},
 	}
 	f.ctx = request.WithUser(t.Context(), &user.DefaultInfo{Name: "ada"})
 	f.token = f.coder.AddUser("operator", "owner")
@@ -104,7 +106,7 @@ func (f *fixture) restart() {
 		Typer:       runtime.NewScheme(),
 		Clock:       f.clock,
 		Hints:       &f.hints,
-	}, Secrets: registry.Secrets{
+	}, Tests: mortalTests{f.tests, f.fault}, Secrets: registry.Secrets{
 		Read: f.readSecret,
 		MayRead: func(_ context.Context, who user.Info, ns, name string) error {
 			if f.denied[name] {
@@ -142,6 +144,7 @@ func (p fixedProvider) Members(context.Context) ([]connections.Member, error) {
 func (f *fixture) pass() (again bool) {
 	f.t.Helper()
 	f.clock.Step(2 * time.Second)
+	f.tests.run()
 	items, err := f.watcher.Templates(f.ctx)
 	if err != nil {
 		f.t.Fatal(err)
@@ -361,7 +364,7 @@ func (f *fixture) picture() string {
 			condition(tmpl, "Stalled"), tmpl.Annotations, tmpl.Status.ObservedGeneration == tmpl.Generation))
 		lines = append(lines, "  active is latest: "+fmt.Sprint(tmpl.Status.ActiveVersionID == tmpl.Status.LatestVersionID))
 	}
-	lines = append(lines, fmt.Sprintf("versions=%d", f.coder.VersionCount()))
+	lines = append(lines, fmt.Sprintf("versions=%d tests=%d", f.coder.VersionCount(), len(f.tests.objects)))
 	for _, record := range f.records.List(controlPlane) {
 		in, err := intentOf(record)
 		lines = append(lines, fmt.Sprintf("record of %s pending=%t settled=%t error=%v", record.Name, record.Pending(), in.Release == nil || in.Release.Settled, err))

@@ -54,6 +54,11 @@ func candidateOf(s *snapshot) *aggregationv1alpha1.TemplateCandidate {
 	if r.Refused != "" {
 		candidate.Error = r.Refused
 	}
+	if s.intent.tested(s.page.active.ID) {
+		for _, t := range r.Tests {
+			candidate.Tests = append(candidate.Tests, t.TemplateTestState)
+		}
+	}
 	if v.ID != uuid.Nil {
 		candidate.ID, candidate.CreatedAt = v.ID.String(), ptr.To(registry.Seconds(v.CreatedAt))
 	}

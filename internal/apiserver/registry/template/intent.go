@@ -13,6 +13,7 @@ import (
 // and the requested version. It never contains the value of a Secret.
 type intent struct {
 	Activation                 string                                 `json:"activation,omitempty"`
+	Tests                      []aggregationv1alpha1.TemplateTest     `json:"tests,omitempty"`
 	VersionName                string                                 `json:"versionName,omitempty"`
 	VersionMessage             string                                 `json:"versionMessage,omitempty"`
 	FailedVersionsHistoryLimit *int32                                 `json:"failedVersionsHistoryLimit,omitempty"`
@@ -53,10 +54,13 @@ type release struct {
 	Refused string `json:"refused,omitempty"`
 	// Manual is true if the version is a candidate: it becomes active only by a promotion.
 	Manual bool `json:"manual,omitempty"`
+	// AfterTest is true if the candidate is promoted when its tests have succeeded. Tests are their states.
+	AfterTest bool         `json:"afterTest,omitempty"`
+	Tests     []testResult `json:"tests,omitempty"`
 	// Activated is true if this program made the version active after its build.
 	Activated bool `json:"activated,omitempty"`
-	// By is the Coder user who requested the version. It is created, and without Manual made active,
-	// as this user.
+	// By is the Coder user who requested the version. It is created, and without Manual or with AfterTest
+	// made active, as this user.
 	By *impersonation.As `json:"by,omitempty"`
 }
 
@@ -75,10 +79,11 @@ func (r *release) open(active uuid.UUID) bool {
 // waits reports whether the release is a candidate.
 func (r *release) waits(active uuid.UUID) bool { return r.open(active) && r.Manual }
 
-// asCandidate returns the release as a candidate.
+// asCandidate returns the release as a candidate that somebody must promote.
 func (r *release) asCandidate() *release {
 	candidate := *r
 	candidate.Settled, candidate.Manual, candidate.Activated = false, true, false
+	candidate.AfterTest, candidate.Tests = false, nil
 	return &candidate
 }
 
@@ -88,14 +93,16 @@ func intentOf(record *metadata.Record) (intent, error) { return registry.ReadInt
 // keepSpec copies the fields of a spec that Coder cannot store.
 func (in *intent) keepSpec(spec aggregationv1alpha1.CoderTemplateSpec) {
 	kept := spec.DeepCopy()
-	in.Activation, in.VersionName, in.VersionMessage = kept.Activation, kept.VersionName, kept.VersionMessage
+	in.Activation, in.Tests = kept.Activation, kept.Tests
+	in.VersionName, in.VersionMessage = kept.VersionName, kept.VersionMessage
 	in.FailedVersionsHistoryLimit = kept.FailedVersionsHistoryLimit
 	in.Variables, in.ProvisionerTags = kept.Variables, kept.ProvisionerTags
 }
 
 // showIn writes these fields to a spec.
 func (in *intent) showIn(spec *aggregationv1alpha1.CoderTemplateSpec) {
-	spec.Activation, spec.VersionName, spec.VersionMessage = in.Activation, in.VersionName, in.VersionMessage
+	spec.Activation, spec.Tests = in.Activation, in.Tests
+	spec.VersionName, spec.VersionMessage = in.VersionName, in.VersionMessage
 	spec.FailedVersionsHistoryLimit = in.FailedVersionsHistoryLimit
 	spec.Variables, spec.ProvisionerTags = in.Variables, in.ProvisionerTags
 }
@@ -112,13 +119,6 @@ func (in *intent) replace(r *release, active uuid.UUID) {
 		}
 	}
 	in.Release = r
-}
-
-// hold makes the requested release a candidate.
-func (in *intent) hold(active uuid.UUID) {
-	if in.Release.open(active) {
-		in.Release = in.Release.asCandidate()
-	}
 }
 
 // known returns the release with this content, as a candidate, if its version was created, or nil.

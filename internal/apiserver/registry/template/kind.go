@@ -42,7 +42,7 @@ var info = registry.ResourceInfo[object]{
 	Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object: organization and template."},
 		{Name: "Display name", Type: "string", Description: "What Coder shows instead of the name."},
-		{Name: "Status", Type: "string", Description: "Active, or the reason why the newest version is not active, for example AwaitingPromotion."},
+		{Name: "Status", Type: "string", Description: "Active, or the reason why the newest version is not active, for example AwaitingPromotion or TestsFailed."},
 		{Name: "Active version", Type: "string", Description: "The version from which workspaces are built."},
 		{Name: "Deprecated", Type: "boolean", Description: "Whether no new workspace can be created from it."},
 		{Name: "Age", Type: "string", Description: "Time since the template was created."},
@@ -88,6 +88,7 @@ var resource, kind = info.GroupResource(), info.GroupKind()
 type Config struct {
 	registry.Config
 	Secrets registry.Secrets
+	Tests   TemplateTests
 	// Authorizer decides who may promote versions. If nil, everybody who may change the template.
 	Authorizer authorizer.UnconditionalAuthorizer
 }
@@ -96,6 +97,7 @@ type Config struct {
 type Kind struct {
 	registry.Base[object]
 	secrets    registry.Secrets
+	tests      TemplateTests
 	authorizer authorizer.UnconditionalAuthorizer
 	versions   *versionCache
 	// secretsRead maps templates to the time at which their Secrets were last read.
@@ -112,7 +114,7 @@ var (
 // New returns the kind.
 func New(config Config) *Kind {
 	return &Kind{
-		Base: registry.NewBase(&info, config.Config), secrets: config.Secrets, authorizer: config.Authorizer,
+		Base: registry.NewBase(&info, config.Config), secrets: config.Secrets, tests: config.Tests, authorizer: config.Authorizer,
 		versions:    newVersionCache(config.Clock),
 		secretsRead: lru.New(maxTemplates), unpacking: newUnpacking(), causes: registry.NewCauses(config.Clock),
 	}

@@ -50,6 +50,9 @@ func (k *Kind) beginCreate(ctx context.Context, tmpl object) (context.Context, *
 		return ctx, as, plan{}, err
 	}
 	p, err := k.planCreate(ctx, connection, tmpl)
+	if err == nil {
+		err = k.checkTests(ctx, connection, nil, tmpl)
+	}
 	if err != nil {
 		return ctx, as, plan{}, err
 	}

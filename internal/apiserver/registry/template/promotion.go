@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -117,7 +118,7 @@ func (p promotion) UpdatedObject(_ context.Context, old runtime.Object) (runtime
 		candidate := tmpl.Status.Candidate
 		switch {
 		case candidate == nil:
-			return nil, conflict("there is no candidate to promote: set spec.activation to Manual, and new files make one; to make another version active, give versionID or versionName")
+			return nil, conflict("there is no candidate to promote: set spec.activation to Manual or AfterTest, and new files make one; to make another version active, give versionID or versionName")
 		case candidate.ID == "":
 			return nil, conflict("the candidate %q does not exist in Coder yet; condition Synced says why", candidate.Name)
 		}
@@ -127,8 +128,12 @@ func (p promotion) UpdatedObject(_ context.Context, old runtime.Object) (runtime
 	return tmpl, nil
 }
 
-// manual reports whether versions become active only by a promotion.
-func manual(tmpl object) bool { return tmpl.Spec.Activation == aggregationv1alpha1.ActivationManual }
+// manual reports whether new versions become candidates. With AfterTest some are promoted after their tests.
+func manual(tmpl object) bool { return makesCandidates(tmpl.Spec.Activation) }
+
+func makesCandidates(activation string) bool {
+	return activation == aggregationv1alpha1.ActivationManual || activation == aggregationv1alpha1.ActivationAfterTest
+}
 
 // planActive plans to make an existing version active. A requested version is no longer wanted then.
 // With Manual, spec.files describes the same version as before, which is now the candidate unless it is
@@ -159,10 +164,11 @@ func (d *decision) planActive(ctx context.Context) error {
 	return nil
 }
 
-// mayPromote checks the permission for a change that spec.activation Manual reserves for those who may promote: a change of
-// the active version, and of spec.activation itself.
+// mayPromote checks the permission for a change that spec.activation Manual and AfterTest reserve for those who may promote: a
+// change of the active version, of spec.activation itself, and of the tests that promote.
 func (k *Kind) mayPromote(ctx context.Context, was, wanted object) error {
-	if k.authorizer == nil || !manual(was) || manual(wanted) && wanted.Spec.VersionID == was.Spec.VersionID {
+	sameTests := !afterTest(was) || equality.Semantic.DeepEqual(was.Spec.Tests, wanted.Spec.Tests)
+	if k.authorizer == nil || !manual(was) || was.Spec.Activation == wanted.Spec.Activation && wanted.Spec.VersionID == was.Spec.VersionID && sameTests {
 		return nil
 	}
 	caller, ok := request.UserFrom(ctx)
@@ -178,6 +184,6 @@ func (k *Kind) mayPromote(ctx context.Context, was, wanted object) error {
 		return err
 	}
 	return apierrors.NewForbidden(resource, was.Name, fmt.Errorf(
-		"spec.activation is Manual, so a change of spec.versionID or spec.activation needs the verb create on %s/%s of group %s in namespace %q, which %q lacks",
-		Plural, promoteSubresource, aggregationv1alpha1.GroupVersion.Group, was.Namespace, caller.GetName()))
+		"spec.activation is %s, so a change of spec.versionID, spec.activation or spec.tests needs the verb create on %s/%s of group %s in namespace %q, which %q lacks",
+		was.Spec.Activation, Plural, promoteSubresource, aggregationv1alpha1.GroupVersion.Group, was.Namespace, caller.GetName()))
 }

@@ -36,7 +36,7 @@ func (k *Kind) Settle(
 		return false, err
 	}
 	work := &settling{kind: k, connection: connection, template: item, page: p, record: record, intent: in}
-	for _, step := range []func(context.Context) error{work.rotate, work.submit, work.promote, work.archive} {
+	for _, step := range []func(context.Context) error{work.rotate, work.submit, work.test, work.promote, work.archive} {
 		if err := step(ctx); err != nil {
 			return true, err
 		}
@@ -76,15 +76,17 @@ type settling struct {
 	intent     intent
 	// changed is true if a step changed something, so that the data read before is out of date.
 	changed bool
+	// testing is true if a test of the candidate has no result yet.
+	testing bool
 }
 
-// busy reports whether a build or a submission is in progress.
+// busy reports whether a build, a submission or a test is in progress.
 func (w *settling) busy() bool {
 	r := w.intent.Release
 	if r.open(w.page.active.ID) && r.VersionID == uuid.Nil && r.Refused == "" {
 		return true
 	}
-	return building(w.page.active) || slices.ContainsFunc(w.page.versions, building)
+	return w.testing || building(w.page.active) || slices.ContainsFunc(w.page.versions, building)
 }
 
 // save stores the intent in the record.
@@ -142,10 +144,10 @@ func (w *settling) logRelease(ctx context.Context, what string, r release) {
 }
 
 // promote makes the requested version active if its build succeeded, and marks the release as
-// settled. A candidate waits for a client.
+// settled. A candidate waits for its tests or a client.
 func (w *settling) promote(ctx context.Context) error {
 	r := w.intent.Release
-	if r == nil || r.Settled || r.Refused != "" || r.waits(w.page.active.ID) {
+	if r == nil || r.Settled || r.Refused != "" || r.waits(w.page.active.ID) && !w.intent.passed(w.page.active.ID) {
 		return nil
 	}
 	next := *r
@@ -277,7 +279,8 @@ func (w *settling) rotate(ctx context.Context) error {
 		FileID: r.FileID, Content: hash, Name: versionNameOf(hash), Message: r.Message, Tags: r.Tags,
 		Inherited: r.Inherited, Over: w.page.active.ID, By: r.By,
 		// A candidate stays one, also if activation has changed to Automatic since.
-		Manual: w.intent.Activation == aggregationv1alpha1.ActivationManual || r.waits(w.page.active.ID),
+		Manual:    makesCandidates(w.intent.Activation) || r.waits(w.page.active.ID),
+		AfterTest: w.intent.Activation == aggregationv1alpha1.ActivationAfterTest && (r.AfterTest || !r.waits(w.page.active.ID)),
 	}, w.page.active.ID)
 	w.logRelease(ctx, "Creating a template version because a Secret changed", *w.intent.Release)
 	return w.save(ctx)

@@ -93,9 +93,10 @@ func validateSpec(spec, old aggregationv1alpha1.CoderTemplateSpec) field.ErrorLi
 	if !slices.Contains([]string{"", "simple", "passthru"}, spec.CORSBehavior) {
 		errs = append(errs, field.NotSupported(specPath.Child("corsBehavior"), spec.CORSBehavior, []string{"simple", "passthru"}))
 	}
-	if activations := []string{aggregationv1alpha1.ActivationAutomatic, aggregationv1alpha1.ActivationManual}; spec.Activation != "" && !slices.Contains(activations, spec.Activation) {
+	if activations := []string{aggregationv1alpha1.ActivationAutomatic, aggregationv1alpha1.ActivationManual, aggregationv1alpha1.ActivationAfterTest}; spec.Activation != "" && !slices.Contains(activations, spec.Activation) {
 		errs = append(errs, field.NotSupported(specPath.Child("activation"), spec.Activation, activations))
 	}
+	errs = append(errs, validateTests(spec)...)
 	description := coderd.MaxDescription
 	if old.VersionID == "" {
 		description = coderd.MaxNewDescription
@@ -160,11 +161,11 @@ func validateChange(tmpl, old object) field.ErrorList {
 		errs = append(errs, validateVersionID(tmpl.Spec.VersionID)...)
 		if changesContent(tmpl, old) && !manual(tmpl) {
 			errs = append(errs, field.Invalid(versionPath, tmpl.Spec.VersionID,
-				"cannot change together with spec.files, spec.variables or spec.provisionerTags, which create a new version, unless spec.activation is Manual"))
+				"cannot change together with spec.files, spec.variables or spec.provisionerTags, which create a new version, unless spec.activation is Manual or AfterTest"))
 		}
 	} else if !manual(tmpl) && pinnedByManifest(tmpl, old) {
 		errs = append(errs, field.Invalid(versionPath, tmpl.Spec.VersionID,
-			"is set in the same applied manifest as other spec.files: remove spec.files to pin this version, remove spec.versionID to create a version from the files, or set spec.activation to Manual to have both"))
+			"is set in the same applied manifest as other spec.files: remove spec.files to pin this version, remove spec.versionID to create a version from the files, or set spec.activation to Manual or AfterTest to have both"))
 	}
 	if !maps.Equal(tmpl.Spec.Files, old.Spec.Files) {
 		errs = append(errs, validateFiles(tmpl.Spec.Files)...)

@@ -1,0 +1,175 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+)
+
+// leastIdle is the minimum of --idle. Coder reports the use of a workspace up to a few minutes late.
+const leastIdle = 5 * time.Minute
+
+// rollout are the options of update for many workspaces.
+type rollout struct {
+	unavailable string
+	failures    int
+	onlyStopped bool
+	idle        time.Duration
+}
+
+func (o *rollout) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.unavailable, "max-unavailable", "",
+		"update at most this number or percentage of the chosen workspaces at the same time, as 5 or 10%, and wait for them; if not given, all at once")
+	flags.IntVar(&o.failures, "max-failures", 1, "with --max-unavailable: start no more updates after this number of failures")
+	flags.BoolVar(&o.onlyStopped, "only-stopped", false, "only workspaces that are stopped")
+	flags.DurationVar(&o.idle, "idle", 0, "only workspaces that are stopped, or that nobody has used for this time; at least 5m")
+}
+
+func (o *rollout) validate() error {
+	switch {
+	case o.onlyStopped && o.idle != 0:
+		return cli.Usage("give --only-stopped or --idle, not both")
+	case o.idle != 0 && o.idle < leastIdle:
+		return cli.Usage("--idle %s: give at least %s, because Coder reports the use of a workspace late", o.idle, leastIdle)
+	case o.failures < 1:
+		return cli.Usage("--max-failures %d: give 1 or more", o.failures)
+	case o.unavailable == "":
+		return nil
+	}
+	_, err := o.most(1)
+	return err
+}
+
+// most returns the maximum number of workspaces, of all that were chosen, that are updated at the same time.
+func (o *rollout) most(all int) (int, error) {
+	number, percent := strings.CutSuffix(o.unavailable, "%")
+	n, err := strconv.Atoi(number)
+	switch {
+	case err != nil || n < 1 || percent && n > 100:
+		return 0, cli.Usage("--max-unavailable %q: give a number such as 5 or a percentage such as 10%%, at least 1", o.unavailable)
+	case percent:
+		n = int(math.Floor(float64(all) * float64(n) / 100))
+	}
+	return max(n, 1), nil
+}
+
+// inUse returns why a workspace is not to be updated now, or an empty string.
+func (o *rollout) inUse(ws *aggregationv1alpha1.CoderWorkspace, now time.Time) string {
+	stopped := ws.Status.Phase == "Stopped" && !ptr.Deref(ws.Spec.Running, false)
+	switch used := ws.Status.LastUsedAt; {
+	case stopped, !o.onlyStopped && o.idle == 0:
+		return ""
+	case o.onlyStopped:
+		return "is not stopped"
+	case used == nil:
+		return "is not stopped, and it is not known when it was used"
+	case now.Sub(used.Time) < o.idle:
+		return fmt.Sprintf("was used at %s", used.UTC().Format(time.RFC3339))
+	}
+	return ""
+}
+
+// skip removes the workspaces that are not to be updated now, and names them.
+func (r *workspaceRun) skip(found []aggregationv1alpha1.CoderWorkspace) []aggregationv1alpha1.CoderWorkspace {
+	return slices.DeleteFunc(found, func(ws aggregationv1alpha1.CoderWorkspace) bool {
+		why := r.rollout.inUse(&ws, r.Now())
+		if why != "" {
+			r.skipped(&ws, why)
+		}
+		return why != ""
+	})
+}
+
+func (r *workspaceRun) skipped(ws *aggregationv1alpha1.CoderWorkspace, why string) {
+	fmt.Fprintf(r.ErrOut, "coderworkspace.aggregation.coder.com/%s %s: skipped\n", ws.Name, why)
+}
+
+// roll updates the workspaces, at most a number of them at the same time, and waits for each. all is the number of workspaces that were
+// chosen. It starts no more after too many failures. The same command continues later: it chooses those that are outdated then.
+func (r *workspaceRun) roll(ctx context.Context, c *Cluster, found []aggregationv1alpha1.CoderWorkspace, all int) ([]*workspaceOrder, error) {
+	most, err := r.rollout.most(all)
+	if err != nil {
+		return nil, err
+	}
+	progress := r.Progress()
+	defer progress.End()
+	waiting := slices.Clone(found)
+	var orders, running []*workspaceOrder
+	failures := 0
+	err = r.poll(ctx, 0, "the updates that have begun continue without this command; the same command continues with the others", func() (bool, error) {
+		var still []*workspaceOrder
+		for _, o := range running {
+			if o.ended, err = r.look(ctx, c, o); err != nil {
+				return false, err
+			}
+			if !o.ended && r.timeout > 0 && r.Now().Sub(o.began) >= r.timeout {
+				o.ended, o.err = true, fmt.Errorf("it is not updated after %s: %s", r.timeout, workspaceState(o.workspace))
+			}
+			switch {
+			case !o.ended:
+				still = append(still, o)
+			case o.err != nil:
+				failures++
+			}
+			progress.Report(r.Now(), len(found)-len(waiting)-len(still), len(found), o.workspace.Name, workspaceState(o.workspace))
+		}
+		running = still
+		for len(running) < most && len(waiting) > 0 && failures < r.rollout.failures {
+			o := r.next(ctx, c, waiting[0])
+			waiting = waiting[1:]
+			switch {
+			case o == nil:
+			case o.err != nil:
+				failures++
+				orders = append(orders, o)
+			default:
+				orders, running = append(orders, o), append(running, o)
+			}
+		}
+		return len(running) == 0 && (len(waiting) == 0 || failures >= r.rollout.failures), nil
+	}, ctx.Err)
+	failed := failedOrders(orders, err)
+	if err == nil && len(waiting) > 0 {
+		stopped := fmt.Errorf("stopped, because %d failed: %d workspaces were not updated; the same command continues with them", failures, len(waiting))
+		if partly, ok := errors.AsType[*cli.ExitError](failed); ok {
+			failed = &cli.ExitError{Code: partly.Code, Err: errors.Join(partly.Err, stopped)}
+		} else {
+			failed = errors.Join(failed, stopped)
+		}
+	}
+	return orders, failed
+}
+
+// next requests the update of a workspace, if it is still to be updated. Otherwise it returns nil.
+func (r *workspaceRun) next(ctx context.Context, c *Cluster, ws aggregationv1alpha1.CoderWorkspace) *workspaceOrder {
+	now := &aggregationv1alpha1.CoderWorkspace{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(&ws), now); err != nil {
+		return &workspaceOrder{workspace: &ws, err: err}
+	}
+	why := r.rollout.inUse(now, r.Now())
+	if now.UID == ws.UID && now.Spec.TemplateVersionID == r.versions[ws.UID] {
+		why = "has the active version already"
+	}
+	if now.UID != ws.UID {
+		why = "was deleted and created again"
+	}
+	if why != "" {
+		r.skipped(now, why)
+		return nil
+	}
+	o := r.place(ctx, c, []aggregationv1alpha1.CoderWorkspace{*now})[0]
+	o.began = r.Now()
+	return o
+}
