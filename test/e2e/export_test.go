@@ -88,7 +88,6 @@ func testSupportBundle(t *testing.T) {
 		{sampleNamespace, "coder-operator-credentials", "password"},
 		{sampleNamespace, "coder-initial-admin", "password"},
 		{sampleNamespace, "coder-db", "url"},
-		{"coder-system", "coder-k8s-mcp", "confirmation-key"},
 		{"coder-system", "coder-k8s-apiserver-tls", "tls.key"},
 	} {
 		value := secretValue(t, secret.namespace, secret.name, secret.key)
