@@ -32,8 +32,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 
 const helmLong = `Write manifests for a release of Coder's Helm charts.
 
-The values come from the release in the cluster (--release), or from files of values
-(--values, in the order in which helm got them, with --chart).
+The values come from the release in the cluster (--release), from files of values
+(--values, in the order in which helm got them), or from the manifest of the Secret
+in which Helm keeps the release (--release-secret).
 
 The manifest goes to standard output or into a directory (--output), the report to
 standard error or into a file (--report). The report lists which value maps to which
@@ -51,7 +52,7 @@ was done, 2 for a wrong command line and 1 for any other failure.`
 func newHelmCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	options := &options{streams: streams, config: cli.NewKubeconfig()}
 	command := &cobra.Command{
-		Use:   "helm (--release NAME | --values FILE --chart CHART)",
+		Use:   "helm (--release NAME | --values FILE | --release-secret FILE)",
 		Short: "Write manifests for a Helm release, or take the release over in place",
 		Long:  helmLong,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -66,8 +67,9 @@ func newHelmCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.release, "release", "", "name of the release in the cluster; with --values, only the name")
-	flags.StringArrayVarP(&options.values, "values", "f", nil, "file of values; again for each further one, or - for standard input")
-	flags.StringVar(&options.chart, "chart", "", "coder or coder-provisioner: the chart of --values; by default that of the release")
+	flags.StringArrayVarP(&options.values, "values", "f", nil, "file of values, HelmRelease or Application; again for each further one, or - for standard input")
+	flags.StringVar(&options.releaseSecret, "release-secret", "", "file with the manifest of the Secret in which Helm keeps the release")
+	flags.StringVar(&options.chart, "chart", "", "coder or coder-provisioner; by default that of the release, or the one that the values belong to")
 	flags.StringVarP(&options.output, "output", "o", "-", "directory for the manifest, or - for standard output")
 	flags.StringVar(&options.report, "report", "", "file for the report instead of standard error")
 	flags.BoolVar(&options.takeOver, "take-over", false, "hand the running objects over to the operator; needs --release")
@@ -91,9 +93,9 @@ type options struct {
 	streams genericiooptions.IOStreams
 	config  *cli.Kubeconfig
 
-	release, chart string
-	values         []string
-	output, report string
+	release, releaseSecret, chart string
+	values                        []string
+	output, report                string
 
 	takeOver, dryRun, allowRestart bool
 	timeout                        time.Duration
@@ -101,10 +103,10 @@ type options struct {
 
 func (o *options) check() error {
 	switch {
-	case o.release == "" && len(o.values) == 0:
-		return cli.Usage("say where the values are: --release NAME or --values FILE")
-	case len(o.values) > 0 && o.chart == "":
-		return cli.Usage("--values needs --chart: give %s or %s, because many values are in both", ChartCoder, ChartProvisioner)
+	case o.release == "" && o.releaseSecret == "" && len(o.values) == 0:
+		return cli.Usage("say where the values are: --release NAME, --values FILE or --release-secret FILE")
+	case o.releaseSecret != "" && (o.release != "" || len(o.values) > 0):
+		return cli.Usage("--release-secret already has the name and the values; give it alone")
 	case o.chart != "" && o.chart != ChartCoder && o.chart != ChartProvisioner:
 		return cli.Usage("--chart %q is not a chart of Coder: give %s or %s", o.chart, ChartCoder, ChartProvisioner)
 	case o.takeOver && (o.release == "" || len(o.values) > 0):
@@ -128,8 +130,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	manifest, report := Convert(source)
 	if len(o.values) > 0 && !report.Understood {
-		// The manifest would contain only defaults.
-		return fmt.Errorf("nothing in %s is a value of the chart %s; nothing was written", source.Description, source.Chart)
+		return nothingUnderstood(source)
 	}
 	if err := validNames(source, manifest); err != nil {
 		return err
@@ -142,6 +143,16 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(partial, unread(report))
+}
+
+// nothingUnderstood returns the error for files without a value of the chart. The manifest would
+// contain only defaults.
+func nothingUnderstood(source Source) error {
+	all := []error{fmt.Errorf("nothing in %s is a value of the chart %s; nothing was written", source.Description, source.Chart)}
+	for _, entry := range source.Elsewhere {
+		all = append(all, fmt.Errorf("%s: %s %s", entry.Where, entry.Value, entry.Note))
+	}
+	return errors.Join(all...)
 }
 
 // validNames refuses names that are invalid in Kubernetes. The names become parts of file names and of

@@ -27,10 +27,10 @@ func TestCommandLines(t *testing.T) {
 		want string
 	}{
 		"nothing":              {[]string{"helm"}, "say where the values are"},
-		"values of no chart":   {[]string{"helm", "-f", "a"}, "--values needs --chart"},
+		"two sources":          {[]string{"helm", "--release-secret", "a", "--release", "b"}, "give it alone"},
 		"another chart":        {[]string{"helm", "-f", "a", "--chart", "nginx"}, `--chart "nginx"`},
-		"files are not there":  {[]string{"helm", "--take-over", "-f", "a", "--chart", "coder"}, "--take-over needs --release"},
-		"a dry run of nothing": {[]string{"helm", "-f", "a", "--chart", "coder", "--dry-run"}, "belong to --take-over"},
+		"files are not there":  {[]string{"helm", "--take-over", "-f", "a"}, "--take-over needs --release"},
+		"a dry run of nothing": {[]string{"helm", "-f", "a", "--dry-run"}, "belong to --take-over"},
 		"an argument":          {[]string{"helm", "coder"}, `"coder" is not understood`},
 		"from what":            {nil, "migrate helm"},
 	} {
@@ -54,37 +54,15 @@ func TestWhatCannotBeReadIsNamedAndTheRestGoesOn(t *testing.T) {
 			t.Errorf("%s is not named:\n%s", want, errOut)
 		}
 	}
-	if code, _, errOut := migrate(t, "", "helm", "--chart", "coder", "-f", bad); code != cli.ExitFailure || !strings.Contains(errOut, bad) {
+	if code, _, errOut := migrate(t, "", "helm", "-f", bad); code != cli.ExitFailure || !strings.Contains(errOut, bad) {
 		t.Errorf("where nothing can be read: exit code %d, %s", code, errOut)
-	}
-}
-
-// Nothing is written if no value of the files belongs to the chart.
-func TestFilesOfOtherThings(t *testing.T) {
-	for name, tc := range map[string]struct {
-		file string
-		code int
-		want string
-	}{
-		"another object":    {"{apiVersion: v1, kind: ConfigMap, data: {a: b}}", cli.ExitFailure, "nothing in the values in - is a value of the chart coder"},
-		"an unrelated file": {"name: build\non: [push]", cli.ExitFailure, "nothing in the values in -"},
-		"nothing":           {"", cli.ExitFailure, "nothing in the values in -"},
-		"null":              {"coder: null", cli.ExitFailure, "nothing in the values in -"},
-		"several documents": {"coder: {replicaCount: 1}\n---\na: b", cli.ExitFailure, "standard input:2: is the second YAML document"},
-		"a mapping that is null": {"coder: {image: null, serviceAccount: null, service: {type: ClusterIP}}", cli.ExitPartial,
-			"coder.image is not a mapping"},
-	} {
-		code, manifest, report := migrate(t, tc.file, "helm", "-f", "-", "--chart", "coder")
-		if code != tc.code || !strings.Contains(report, tc.want) || (manifest != "") != (code == cli.ExitPartial) {
-			t.Errorf("%s: exit code %d, manifest %q, report\n%s", name, code, manifest, report)
-		}
 	}
 }
 
 func TestOutput(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "manifests")
 	report := filepath.Join(t.TempDir(), "report.md")
-	code, out, errOut := migrate(t, "provisionerDaemon:\n  keySecretName: key\n", "helm", "--chart", "coder-provisioner", "-n", "team", "-f", "-", "-o", dir, "--report", report)
+	code, out, errOut := migrate(t, "provisionerDaemon:\n  keySecretName: key\n", "helm", "-n", "team", "-f", "-", "-o", dir, "--report", report)
 	if code != cli.ExitOK || out != "" {
 		t.Errorf("exit code %d, output %q, %s", code, out, errOut)
 	}
@@ -113,7 +91,7 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 			}
 		})
 	}
-	if code, _, errOut := migrate(t, "coder: {service: {enable: true}}", "helm", "--chart", "coder", "-n", "team", "--release", "a;b", "-f", "-"); code != cli.ExitFailure || !strings.Contains(errOut, `the name of the release would be "a;b"`) {
+	if code, _, errOut := migrate(t, "coder: {service: {enable: true}}", "helm", "-n", "team", "--release", "a;b", "-f", "-"); code != cli.ExitFailure || !strings.Contains(errOut, `the name of the release would be "a;b"`) {
 		t.Errorf("exit code %d, %s", code, errOut)
 	}
 }

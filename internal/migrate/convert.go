@@ -28,6 +28,8 @@ type Source struct {
 	AppVersion string
 	// Values are the user's values, without the defaults of the chart.
 	Values Values
+	// Elsewhere are entries of the report about values that are not in Values.
+	Elsewhere []Entry
 }
 
 // conversion is the state of one conversion.
@@ -62,6 +64,7 @@ func Convert(source Source) (*Manifest, *Report) {
 	}
 	c.report.Understood = slices.ContainsFunc(c.report.Entries, func(entry Entry) bool { return entry.Outcome != Unreadable })
 	c.always()
+	c.report.Entries = append(c.report.Entries, source.Elsewhere...)
 	return c.manifest, c.report
 }
 

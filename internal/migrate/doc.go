@@ -1,8 +1,8 @@
 // Package migrate implements the command "coder-k8s migrate", which converts a release of Coder's
 // Helm charts to the custom resources of this project.
 //
-// It reads files of values, or the Secret in which Helm stores a release: one for each revision, with
-// one key that contains compressed JSON in base64. Convert converts the values (convert*.go). A takeover transfers
+// It reads the Secret in which Helm stores a release: one for each revision, with one key that
+// contains compressed JSON in base64. Convert converts the values (convert*.go). A takeover transfers
 // the running objects of the release to the operator, without recreating them.
 //
 // The tables in docs/reference/helm-parity.md map values to fields; they are the only source of the

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"sigs.k8s.io/yaml"
 )
 
 const stored = `{"name":"coder","namespace":"coder","version":3,"info":{"status":"deployed"},
@@ -69,6 +70,21 @@ func TestWhatIsNoRelease(t *testing.T) {
 		_, err := findRelease(t.Context(), client, "coder", "coder")
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+func TestASecretInAFile(t *testing.T) {
+	raw, err := yaml.Marshal(secret(t, 3, stored))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := releaseFromFile("f.yaml", raw); err != nil || found.Name != "coder" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	for _, bad := range []string{"", "kind: ConfigMap", "kind: Secret", "kind: Secret\ndata: {release: aHVudGVyMg==}", "[hunter2"} {
+		if _, err := releaseFromFile("f.yaml", []byte(bad)); err == nil || !strings.HasPrefix(err.Error(), "f.yaml: ") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: error %v", bad, err)
 		}
 	}
 }

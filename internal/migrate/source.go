@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/version"
@@ -24,12 +25,23 @@ import (
 
 // source reads the input. A *cli.ExitError lists files that could not be read.
 func (o *options) source(ctx context.Context) (Source, error) {
-	namespace, _, err := o.config.Loader().Namespace()
+	namespace, isGiven, err := o.config.Loader().Namespace()
 	if err != nil && len(o.values) == 0 {
 		return Source{}, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	if len(o.values) > 0 {
-		return o.fromFiles(namespace)
+	switch {
+	case len(o.values) > 0:
+		return o.fromFiles(namespace, isGiven)
+	case o.releaseSecret != "":
+		raw, err := o.readFile(o.releaseSecret)
+		if err != nil {
+			return Source{}, fmt.Errorf("reading the Secret of the release: %w", err)
+		}
+		found, err := releaseFromFile(o.releaseSecret, raw)
+		if err != nil {
+			return Source{}, err
+		}
+		return o.fromRelease(found)
 	}
 	config, err := o.config.Cluster(version.UserAgent())
 	if err != nil {
@@ -47,28 +59,41 @@ func (o *options) source(ctx context.Context) (Source, error) {
 }
 
 // fromFiles merges values files in order. A file that cannot be read is skipped, unless all of them
-// cannot be read.
-func (o *options) fromFiles(namespace string) (Source, error) {
-	source := Source{
-		Description: "the values in " + strings.Join(o.values, ", "), Chart: o.chart,
-		Release: cmp.Or(o.release, o.chart), Namespace: cmp.Or(namespace, "default"),
-	}
+// cannot be read. A given namespace takes precedence over one in a file.
+func (o *options) fromFiles(namespace string, isGiven bool) (Source, error) {
+	source := Source{Description: "the values in " + strings.Join(o.values, ", "), Namespace: namespace}
 	var failed []error
 	for _, name := range o.values {
 		raw, err := o.readFile(name)
-		var values Values
+		var found recognized
 		if err == nil {
-			values, err = ParseValues(shown(name), raw)
+			found, err = recognize(shown(name), raw)
 		}
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		source.Values = source.Values.Over(values)
+		source.Values = source.Values.Over(found.values)
+		source.Elsewhere = append(source.Elsewhere, found.elsewhere...)
+		source.Chart, source.Release = cmp.Or(found.chart, source.Chart), cmp.Or(found.release, source.Release)
+		if !isGiven {
+			source.Namespace = cmp.Or(found.namespace, source.Namespace)
+		}
 	}
 	if len(failed) == len(o.values) {
 		return Source{}, errors.Join(failed...)
 	}
+	values, others, err := source.Values.part()
+	if err != nil {
+		return Source{}, err
+	}
+	source.Values, source.Elsewhere = values, append(source.Elsewhere, others...)
+	if source.Chart = cmp.Or(o.chart, source.Chart); source.Chart == "" {
+		if source.Chart, err = chartOf(values); err != nil {
+			return Source{}, errors.Join(append(failed, err)...)
+		}
+	}
+	source.Release, source.Namespace = cmp.Or(o.release, source.Release, source.Chart), cmp.Or(source.Namespace, "default")
 	if len(failed) > 0 {
 		return source, &cli.ExitError{Code: cli.ExitPartial, Err: errors.Join(failed...)}
 	}
@@ -166,6 +191,20 @@ func releaseFromSecret(secret *corev1.Secret) (*helmRelease, error) {
 	}
 	if release.Namespace == "" {
 		release.Namespace = secret.Namespace
+	}
+	return release, nil
+}
+
+// releaseFromFile decodes a file with the manifest of such a Secret, as "kubectl get secret -o yaml"
+// writes it, or as JSON.
+func releaseFromFile(file string, raw []byte) (*helmRelease, error) {
+	secret := &corev1.Secret{}
+	if err := yaml.Unmarshal(raw, secret); err != nil || secret.Kind != "Secret" {
+		return nil, fmt.Errorf("%s: is not the manifest of a Secret; write one with: kubectl get secret sh.helm.release.v1.NAME.vREVISION -o yaml", file)
+	}
+	release, err := releaseFromSecret(secret)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return release, nil
 }

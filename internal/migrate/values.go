@@ -167,13 +167,6 @@ func (s Values) Get(path string) (any, bool) {
 	return value, found
 }
 
-// text returns the text at a path, or an empty one.
-func (s Values) text(path string) string {
-	value, _ := s.Get(path)
-	text, _ := value.(string)
-	return text
-}
-
 // Leaves returns the paths of all values, sorted. Lists, empty maps and null are leaves, and so are
 // the paths for which whole returns true.
 func (s Values) Leaves(whole func(path string) bool) []string {
