@@ -2,10 +2,6 @@
 // and one client, and adds the components of the selected mode. It is the only package that
 // imports all components.
 //
-// It also lists all metrics that the process registers, including those without values yet.
-// It creates the metrics of all components with the same functions as the process, in its
-// own registry, so the list is complete.
-//
 // Invariants:
 //   - The mode "all" is the union of the others; it has no code of its own.
 //   - The leader election of the manager applies only to the controllers. The aggregated API

@@ -142,7 +142,7 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 		return nil, fmt.Errorf("creating the lock of the leader election: %w", err)
 	}
 	mgr = &leading{Manager: mgr, lost: lost}
-	if err := registerBuildInfo(ctrlmetrics.Registry); err != nil {
+	if err := RegisterBuildInfo(ctrlmetrics.Registry); err != nil {
 		return nil, err
 	}
 	if certificate == nil {

@@ -26,6 +26,8 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
+	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
+	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 const (
@@ -175,4 +177,17 @@ func (c *secretCertificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certifica
 		return nil, errors.Join(fmt.Errorf("the certificate and the key in Secret %s do not match", metricsSecret), err)
 	}
 	return &pair, nil
+}
+
+// RegisterBuildInfo registers the metric with the version of the process.
+func RegisterBuildInfo(registerer prometheus.Registerer) error {
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "coder_k8s_build_info",
+		Help: "Always 1. The labels are the version, the commit and the Go version of the build.",
+	}, []string{"version", "commit", "go_version"})
+	if err := collector.Register(registerer, &info); err != nil {
+		return err
+	}
+	info.WithLabelValues(version.Version(), version.Commit(), version.Go()).Set(1)
+	return nil
 }

@@ -79,7 +79,7 @@ func servedMetrics(t *testing.T) (address string, authority []byte) {
 		t.Fatal(err)
 	}
 	certificate.look(t.Context())
-	if err := registerBuildInfo(ctrlmetrics.Registry); err != nil {
+	if err := RegisterBuildInfo(ctrlmetrics.Registry); err != nil {
 		t.Fatal(err)
 	}
 	config := reviewer(t)
@@ -286,5 +286,23 @@ func TestMistakesInTheOptionsOfMetrics(t *testing.T) {
 				t.Errorf("told %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+func TestTheVersionIsRegisteredOnce(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	for range 2 {
+		if err := RegisterBuildInfo(registry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 1 {
+		t.Fatalf("%v, %v", families, err)
+	}
+	for _, label := range families[0].GetMetric()[0].GetLabel() {
+		if label.GetValue() == "" {
+			t.Errorf("the label %s is empty", label.GetName())
+		}
 	}
 }

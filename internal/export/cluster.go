@@ -41,11 +41,7 @@ func (c cluster) read(ctx context.Context, r *report) (found, error) {
 	}
 	var out found
 	if c.kinds.needTemplates() {
-		var templates []aggregationv1alpha1.CoderTemplate
-		readAll(ctx, c, client, "templates", &templates, r)
-		for _, t := range templates {
-			out.templates = append(out.templates, template{CoderTemplate: t})
-		}
+		readAll(ctx, c, client, "templates", &out.templates, r)
 	}
 	if c.kinds.workspaces {
 		readAll(ctx, c, client, "workspaces", &out.workspaces, r)
@@ -89,31 +85,22 @@ func readAll[T any](ctx context.Context, c cluster, client dynamic.Interface, na
 // explained adds a hint to the error of a missing API.
 func explained(err error) error {
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("the cluster does not serve %s; install coder-k8s, or give --url and --token-file to export from a Coder directly: %w",
+		return fmt.Errorf("the cluster does not serve %s; install coder-k8s, and create a CoderControlPlane or convert one with coder-k8s migrate: %w",
 			aggregationv1alpha1.GroupVersion, err)
 	}
 	return err
 }
 
-// found contains the templates and workspaces of a Coder.
+// found contains the templates, workspaces and users of a Coder.
 type found struct {
-	templates  []template
+	templates  []aggregationv1alpha1.CoderTemplate
 	workspaces []aggregationv1alpha1.CoderWorkspace
 	users      []aggregationv1alpha1.CoderUser
 }
 
-// template is a template with additional information about its variables.
-type template struct {
-	aggregationv1alpha1.CoderTemplate
-	// sensitive are the variables whose values Coder does not return.
-	sensitive []string
-	// sensitivityKnown reports that Coder was asked which variables are sensitive.
-	sensitivityKnown bool
-}
-
 // sort sorts the objects into the order of the output.
 func (f *found) sort() {
-	slices.SortFunc(f.templates, func(a, b template) int { return byName(&a, &b) })
+	slices.SortFunc(f.templates, func(a, b aggregationv1alpha1.CoderTemplate) int { return byName(&a, &b) })
 	slices.SortFunc(f.users, func(a, b aggregationv1alpha1.CoderUser) int { return byName(&a, &b) })
 	slices.SortFunc(f.workspaces, func(a, b aggregationv1alpha1.CoderWorkspace) int { return byName(&a, &b) })
 }

@@ -1,8 +1,7 @@
 // Package export writes the templates, workspaces and users of a Coder as CoderTemplate,
 // CoderWorkspace and CoderUser manifests.
 //
-// It reads them from the aggregated API, or directly from a Coder without an operator. Both result
-// in the same objects, because the second uses the conversions of the first.
+// It reads them from the aggregated API.
 //
 // Invariants:
 //   - Applying the manifests to the Coder that they come from changes nothing. They also apply to

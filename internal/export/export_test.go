@@ -23,7 +23,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -46,6 +45,7 @@ func run(t *testing.T, args ...string) result {
 type kubeAPI struct {
 	templates  []aggregationv1alpha1.CoderTemplate
 	workspaces []aggregationv1alpha1.CoderWorkspace
+	users      []aggregationv1alpha1.CoderUser
 	// broken are items that cannot be decoded as their kind.
 	broken []any
 	// failures are the status codes of list requests, by resource.
@@ -83,6 +83,10 @@ func (k *kubeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for _, ws := range k.workspaces {
 			ws.TypeMeta = metav1.TypeMeta{Kind: "CoderWorkspace", APIVersion: aggregationv1alpha1.GroupVersion.String()}
 			items = append(items, ws)
+		}
+	case "coderusers":
+		for _, u := range k.users {
+			items = append(items, u)
 		}
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
@@ -226,7 +230,7 @@ func TestFirstNames(t *testing.T) {
 	} {
 		workspaceManifest(ws, nil, r)
 	}
-	tmpl := template{CoderTemplate: fullTemplate()}
+	tmpl := fullTemplate()
 	tmpl.Status.TemplateName, tmpl.Status.Deprecated = "fuller", false
 	tmpl.Status.Candidate = &aggregationv1alpha1.TemplateCandidate{Name: "v2"}
 	templateManifest(tmpl, r)
@@ -380,36 +384,18 @@ func TestDirectory(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("no-such-token\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	coder := coderdtest.New(t)
 	for name, test := range map[string]struct {
 		k    *kubeAPI
 		args []string
 		code int
 		want []string
 	}{
-		"an argument":          {args: []string{"everything"}, code: cli.ExitUsage, want: []string{`"everything" is one argument too many`}},
-		"a URL alone":          {args: []string{"--url=https://c"}, code: cli.ExitUsage, want: []string{"--url and --token-file must be set together"}},
-		"two sources":          {args: []string{"--url=https://c", "--token-file=x", "-A"}, code: cli.ExitUsage, want: []string{"cannot be used with it"}},
-		"two scopes":           {args: []string{"-A", "-n", "x"}, code: cli.ExitUsage, want: []string{"cannot be used together"}},
-		"no output":            {args: []string{"-o", ""}, code: cli.ExitUsage, want: []string{"--output is empty"}},
-		"no token file":        {args: []string{"--url=https://c", "--token-file=/nowhere"}, code: cli.ExitFailure, want: []string{"reading --token-file", "/nowhere"}},
-		"an empty token file":  {args: []string{"--url=https://c", "--token-file", empty}, code: cli.ExitFailure, want: []string{"is empty", "coder tokens create"}},
-		"a URL that is none":   {args: []string{"--url=coder", "--token-file", file}, code: cli.ExitFailure, want: []string{"--url", "must begin with http"}},
-		"a token that is none": {args: []string{"--url", coder.URL, "--token-file", file}, code: cli.ExitFailure, want: []string{"nothing was exported", "the templates", "the workspaces"}},
-		"nobody there": {
-			args: []string{"--url=http://127.0.0.1:1", "--token-file", file}, code: cli.ExitFailure, want: []string{"cannot be reached"},
-		},
+		"an argument": {args: []string{"everything"}, code: cli.ExitUsage, want: []string{`"everything" is one argument too many`}},
+		"two scopes":  {args: []string{"-A", "-n", "x"}, code: cli.ExitUsage, want: []string{"cannot be used together"}},
+		"no output":   {args: []string{"-o", ""}, code: cli.ExitUsage, want: []string{"--output is empty"}},
 		"no aggregated API": {
 			k: &kubeAPI{failures: map[string]int{"codertemplates": 404, "coderworkspaces": 404}}, code: cli.ExitFailure,
-			want: []string{"does not serve aggregation.coder.com/v1alpha1", "--url"},
+			want: []string{"does not serve aggregation.coder.com/v1alpha1", "install coder-k8s"},
 		},
 		"no right to templates": {
 			k:    &kubeAPI{failures: map[string]int{"codertemplates": 403}, workspaces: []aggregationv1alpha1.CoderWorkspace{fullWorkspace()}},
@@ -445,9 +431,41 @@ func TestBadInput(t *testing.T) {
 					t.Errorf("it does not say %q:\n%s", want, got.stderr)
 				}
 			}
-			if strings.Contains(got.stderr, "no-such-token") {
-				t.Errorf("the token is told:\n%s", got.stderr)
-			}
 		})
+	}
+}
+
+// TestUsers are exported if that was requested, without passwords and without the operator's own account.
+func TestUsers(t *testing.T) {
+	user := func(name, loginType string) aggregationv1alpha1.CoderUser {
+		return aggregationv1alpha1.CoderUser{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: name},
+			Spec:       aggregationv1alpha1.CoderUserSpec{Email: name + "@example.com", LoginType: loginType, Roles: []string{"auditor"}},
+			Status:     aggregationv1alpha1.CoderUserStatus{Username: name},
+		}
+	}
+	k := &kubeAPI{users: []aggregationv1alpha1.CoderUser{user("ada", "password"), user("coder-k8s-operator", "password"), user("octocat", "github")}}
+	got := run(t, append(k.start(t), "--users")...)
+	if got.code != cli.ExitPartial || !strings.Contains(got.stderr, "left out: CoderUser coder/octocat: its login type") {
+		t.Errorf("exit code %d: %s", got.code, got.stderr)
+	}
+	const want = `# The password is not exported. Another Coder gives the user a random one that nobody knows;
+# to choose it, set spec.passwordFrom to a key of a Secret.
+apiVersion: aggregation.coder.com/v1alpha1
+kind: CoderUser
+metadata:
+  name: ada
+  namespace: coder
+spec:
+  email: ada@example.com
+  loginType: password
+  roles:
+  - auditor
+`
+	if diff := cmp.Diff(want, got.stdout); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if without := run(t, k.start(t)...); strings.Contains(without.stdout, "CoderUser") {
+		t.Errorf("users are exported although that was not requested:\n%s", without.stdout)
 	}
 }

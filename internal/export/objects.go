@@ -125,7 +125,7 @@ func newTemplateID(of metav1.ObjectMeta, organization, name string) templateID {
 }
 
 // templateManifest returns the manifest of a template.
-func templateManifest(t template, r *report) manifest {
+func templateManifest(t aggregationv1alpha1.CoderTemplate, r *report) manifest {
 	first, _ := metadata.ParseTemplateName(metadata.NameWithoutID(t.Name))
 	current := metadata.JoinName(first.Prefix, t.Status.OrganizationName, t.Status.TemplateName)
 	spec := *t.Spec.DeepCopy()
@@ -154,7 +154,7 @@ func templateManifest(t template, r *report) manifest {
 }
 
 // noteFiles reports source files that a manifest cannot contain, or that contain a secret.
-func noteFiles(t template, r *report) {
+func noteFiles(t aggregationv1alpha1.CoderTemplate, r *report) {
 	name := qualified(t.ObjectMeta)
 	c := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionFilesAvailable)
 	switch {
@@ -172,20 +172,17 @@ func noteFiles(t template, r *report) {
 }
 
 // secretVariables returns the variables whose values must not be exported, sorted: those that the
-// source or Coder declares as sensitive, those without a declaration, and those that look like
+// source declares as sensitive, those without a declaration, and those that look like
 // secrets. A variable that refers to a Secret contains no value.
-func secretVariables(t template) []string {
+func secretVariables(t aggregationv1alpha1.CoderTemplate) []string {
 	declared := declarationsIn(t.Spec.Files)
 	all := map[string]bool{}
-	for _, name := range t.sensitive {
-		all[name] = true
-	}
 	for _, v := range t.Spec.Variables {
 		if v.ValueFrom != nil {
 			continue
 		}
 		sensitive, known := declared.variables[v.Name]
-		all[v.Name] = all[v.Name] || sensitive || !known && !t.sensitivityKnown || redaction.VariableNamesSecret(v.Name) || redaction.LooksSecret(v.Value)
+		all[v.Name] = all[v.Name] || sensitive || !known || redaction.VariableNamesSecret(v.Name) || redaction.LooksSecret(v.Value)
 	}
 	maps.DeleteFunc(all, func(_ string, secret bool) bool { return !secret })
 	return slices.Sorted(maps.Keys(all))
@@ -196,12 +193,10 @@ func variablesComment(variables []aggregationv1alpha1.TemplateVariable, withheld
 	var b strings.Builder
 	b.WriteString("spec.variables is left out, because it has secret values. To set them, keep each in a key of a\n" +
 		"Secret and write them all, for what is not in the list goes back to its default:\n  variables:")
-	listed := map[string]bool{}
 	for _, v := range variables {
-		listed[v.Name] = true
 		switch {
 		case slices.Contains(withheld, v.Name):
-			b.WriteString(secretVariable(v.Name))
+			fmt.Fprintf(&b, "\n  - name: %s\n    valueFrom:\n      secretKeyRef:\n        name: CHOOSE-A-SECRET\n        key: %s", v.Name, v.Name)
 		case v.ValueFrom != nil && v.ValueFrom.SecretKeyRef != nil:
 			ref := v.ValueFrom.SecretKeyRef
 			fmt.Fprintf(&b, "\n  - name: %s\n    valueFrom:\n      secretKeyRef:\n        name: %s\n        key: %s", v.Name, ref.Name, ref.Key)
@@ -209,16 +204,7 @@ func variablesComment(variables []aggregationv1alpha1.TemplateVariable, withheld
 			fmt.Fprintf(&b, "\n  - name: %s\n    value: %q", v.Name, v.Value)
 		}
 	}
-	for _, name := range withheld {
-		if !listed[name] {
-			b.WriteString(secretVariable(name))
-		}
-	}
 	return b.String()
-}
-
-func secretVariable(name string) string {
-	return fmt.Sprintf("\n  - name: %s\n    valueFrom:\n      secretKeyRef:\n        name: CHOOSE-A-SECRET\n        key: %s", name, name)
 }
 
 // qualified returns the name of an object for the report.

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,9 +60,10 @@ func TestTheReportOperatesNoTerminal(t *testing.T) {
 
 func TestNamesOfSecrets(t *testing.T) {
 	var parameters []aggregationv1alpha1.WorkspaceParameter
-	variables := template{sensitivityKnown: true}
+	variables := aggregationv1alpha1.CoderTemplate{Spec: aggregationv1alpha1.CoderTemplateSpec{Files: map[string]string{}}}
 	for _, name := range []string{"api_key_dev", "git_pat", "region", "token_2_ro", "wandb_key"} {
 		parameters = append(parameters, aggregationv1alpha1.WorkspaceParameter{Name: name, Value: "plain"})
+		variables.Spec.Files["main.tf"] += fmt.Sprintf("variable %q {}\n", name)
 		variables.Spec.Variables = append(variables.Spec.Variables, aggregationv1alpha1.TemplateVariable{Name: name, Value: "plain"})
 	}
 	want := []string{"api_key_dev", "git_pat", "token_2_ro", "wandb_key"}

@@ -24,8 +24,6 @@ const (
 	APIServiceService = "coder-k8s-apiserver"
 	// APIServiceSecret contains the certificate of the aggregated API and its CA.
 	APIServiceSecret = "coder-k8s-apiserver-tls"
-	// ConfirmationSecret contains the key that the replicas of the MCP server share.
-	ConfirmationSecret = "coder-k8s-mcp"
 	// LeaseName is the name of the controllers' leader election Lease.
 	LeaseName = "coder-k8s-controller.coder.com"
 	// APIServerLeaseName is the name of the Lease that elects the replica of the aggregated

@@ -153,7 +153,6 @@ func needsOf(want Expectation) []need {
 	if want.MCP {
 		role := generatedRoles(mcpRoles)[0]
 		add("", bindRole("", role.Name), singles(role.Rules)...)
-		add(want.Namespace, applyInstallation, single("create", "", "secrets", ""), single("get", "", "secrets", ConfirmationSecret))
 	}
 	add("", applyInstallation,
 		single("create", "authentication.k8s.io", "tokenreviews", ""),

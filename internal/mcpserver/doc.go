@@ -3,11 +3,10 @@
 // token it sends.
 //
 // This package contains the HTTP server: settings (options.go), listener, shutdown and
-// readiness (serving.go), the HTTP middleware (middleware.go, hosts.go, limits.go), and the
-// key that all replicas share (sharedkey.go). Its subpackages are callers (who calls, what
-// they may do, Kubernetes as them), protocol (the MCP protocol and the metrics), toolset
-// (what all tools share), tools, prompts, diagnosis, and inside (commands and files in
-// workspaces).
+// readiness (serving.go), and the HTTP middleware (middleware.go, hosts.go, limits.go). Its
+// subpackages are callers (who calls, what they may do, Kubernetes as them), protocol (the
+// MCP protocol and the metrics), toolset (what all tools share), tools, prompts, diagnosis,
+// and inside (commands and files in workspaces).
 //
 // The middleware handles all requests: request ID and access log, recovery from panics, size
 // limit and read deadline, Host check. Requests to the protocol also: Origin check, limit on
@@ -23,13 +22,12 @@
 //   - A stream sends data at least every 15 seconds, also before its first event, and a
 //     client that does not read is disconnected after 30 seconds.
 //   - Tools impersonate the caller. The server's own permissions are for TokenReviews and
-//     SubjectAccessReviews, and for the Secret that its replicas share. It may impersonate
-//     callers only for what tools and prompts declare: hack/generate writes the role from
+//     SubjectAccessReviews. It may impersonate callers only for what tools and prompts declare: hack/generate writes the role from
 //     their declarations, so that the permissions of a new tool cannot be forgotten. Toolset
 //     inside has a role of its own, which an administrator must enable.
-//   - The first replica that needs the shared key creates its Secret. If that cannot be read
-//     or created, a key of this process is used: its signatures are valid only on this
-//     replica, which is logged once.
+//   - A question to the user is signed with a key that is derived from the caller's token, so
+//     any replica can check the answer, and no Secret is needed. An answer is not valid with
+//     another token, also of the same user.
 //   - Values that a client can choose, such as the name of a tool or an HTTP method, become
 //     a label of a metric only if they are known.
 //   - No state outlives a request, so any replica can answer any request, for the protocol

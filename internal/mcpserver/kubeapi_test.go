@@ -7,13 +7,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -28,13 +26,12 @@ const (
 	robotToken = "token-of-robot"
 	eveToken   = "token-of-eve"
 
-	secretsPath       = "/api/v1/namespaces/coder-system/secrets"
 	controlPlanesPath = "/apis/coder.com/v1alpha1/codercontrolplanes"
 	workspacesPath    = "/apis/aggregation.coder.com/v1alpha1/namespaces/coder/coderworkspaces"
 )
 
 // kubeAPI is a fake API server. It authenticates some tokens, allows everything to all
-// users except eve, stores Secrets, and responds to other requests with the test's
+// users except eve, and responds to other requests with the test's
 // handlers.
 type kubeAPI struct {
 	*httptest.Server
@@ -44,7 +41,6 @@ type kubeAPI struct {
 	handlers map[string]http.HandlerFunc
 	// otherwise handles requests without a handler, if it is not nil.
 	otherwise http.HandlerFunc
-	secrets   map[string]*corev1.Secret
 	users     map[string]authenticationv1.UserInfo
 	// down makes all requests fail.
 	down bool
@@ -54,7 +50,6 @@ func newKubeAPI(t testing.TB) *kubeAPI {
 	t.Helper()
 	k := &kubeAPI{
 		handlers: map[string]http.HandlerFunc{},
-		secrets:  map[string]*corev1.Secret{},
 		users: map[string]authenticationv1.UserInfo{
 			aliceToken: {Username: "alice", UID: "1", Groups: []string{"platform", "system:authenticated"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}},
 			bobToken:   {Username: "bob"},
@@ -67,8 +62,6 @@ func newKubeAPI(t testing.TB) *kubeAPI {
 	})
 	k.handle("POST /apis/authentication.k8s.io/v1/tokenreviews", k.reviewToken)
 	k.handle("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", reviewAccess)
-	k.handle("POST "+secretsPath, k.createSecret)
-	k.handle("GET "+secretsPath+"/coder-k8s-mcp", k.getSecret)
 	k.answer("GET "+controlPlanesPath, http.StatusOK, controlPlaneList(3))
 	k.Server = httptest.NewServer(http.HandlerFunc(k.serve))
 	t.Cleanup(k.Close)
@@ -114,30 +107,6 @@ func reviewAccess(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewDecoder(r.Body).Decode(review)
 	review.Status.Allowed = review.Spec.User != "eve"
 	writeJSON(w, http.StatusCreated, review)
-}
-
-func (k *kubeAPI) createSecret(w http.ResponseWriter, r *http.Request) {
-	secret := &corev1.Secret{}
-	_ = json.NewDecoder(r.Body).Decode(secret)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.secrets[secret.Name] != nil {
-		writeStatus(w, http.StatusConflict, metav1.StatusReasonAlreadyExists)
-		return
-	}
-	k.secrets[secret.Name] = secret
-	writeJSON(w, http.StatusCreated, secret)
-}
-
-func (k *kubeAPI) getSecret(w http.ResponseWriter, r *http.Request) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	secret := k.secrets[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]
-	if secret == nil {
-		writeStatus(w, http.StatusNotFound, metav1.StatusReasonNotFound)
-		return
-	}
-	writeJSON(w, http.StatusOK, secret)
 }
 
 func (k *kubeAPI) set(change func(*kubeAPI)) {

@@ -115,24 +115,24 @@ func TestAConfirmationMayBeAnsweredOnAnotherReplica(t *testing.T) {
 	}
 }
 
-func TestAConfirmationOfAReplicaWithAnotherKeyIsNone(t *testing.T) {
+// An answer is valid only with the token of the call that asked, also if another token is of the same user.
+func TestAConfirmationWithAnotherTokenIsNone(t *testing.T) {
 	kube := newKubeAPI(t)
+	kube.set(func(k *kubeAPI) { k.users["another-token-of-alice"] = k.users[aliceToken] })
 	object := workspacesPath + "/default.alice.dev"
 	kube.answer("GET "+object, http.StatusOK, workspaceObject())
 	deletions := countDeletions(kube, object)
-	kube.answer("POST "+secretsPath, http.StatusForbidden, map[string]any{"kind": "Status", "apiVersion": "v1", "reason": "Forbidden", "code": 403})
-	one, two := newReplica(t, kube).start(t), newReplica(t, kube).start(t)
-	var asked atomic.Int64
-	session := dial(t, service(t, one, two), modernProtocol, aliceToken, agreeing(&asked))
+	h := newReplica(t, kube).start(t)
+	var session *mcptest.Client
+	session = dial(t, h.url, modernProtocol, aliceToken, &mcp.ClientOptions{
+		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			session.SetToken("another-token-of-alice")
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"confirm": true}}, nil
+		},
+	})
 	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "delete_workspace", Arguments: map[string]any{"namespace": "coder", "name": "default.alice.dev"}})
-	if err == nil && !result.IsError {
-		t.Errorf("the answer is %s", mcptest.Text(result))
-	}
-	if got := deletions.Load(); got != 0 {
-		t.Errorf("%d deletions came", got)
-	}
-	if !strings.Contains(one.logs.String(), "Could not read the Secret with the key of confirmations") {
-		t.Error("the log does not say that the key cannot be shared")
+	if err == nil || !strings.Contains(err.Error(), "call again without requestState") || deletions.Load() != 0 {
+		t.Errorf("%v, error %v, and %d deletions came", result, err, deletions.Load())
 	}
 }
 

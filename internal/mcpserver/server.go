@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -38,8 +37,8 @@ type Config struct {
 	Scheme *runtime.Scheme
 	// Mapper maps kinds to resources with the server's own identity.
 	Mapper meta.RESTMapper
-	// Namespace is the namespace of Service coder-k8s, whose names clients may use, and of
-	// the Secret that replicas share. ClusterDomain is the DNS domain of the cluster.
+	// Namespace is the namespace of Service coder-k8s, whose names clients may use.
+	// ClusterDomain is the DNS domain of the cluster.
 	Namespace, ClusterDomain string
 	// InCluster reports that the process runs in a pod.
 	InCluster bool
@@ -73,7 +72,6 @@ type Server struct {
 	authenticator *callers.Authenticator
 	protocol      *protocol.Server
 	metrics       *protocol.Metrics
-	key           *sharedKey
 	// api requests the version of the API server, for Ready.
 	api     rest.Interface
 	ready   readiness
@@ -113,13 +111,6 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 		cfg: cfg, drain: drainTime, stop: stopTime, check: checkTime,
 		api: reviews.Discovery().RESTClient(),
 	}
-	// Without authentication, the server runs on a user's machine: it has no replicas, and
-	// must not create Secrets in the clusters of the kubeconfig.
-	var secrets corev1client.SecretInterface
-	if cfg.Options.Identity.Mode != callers.ModeNone {
-		secrets = reviews.CoreV1().Secrets(cfg.Namespace)
-	}
-	s.key = newSharedKey(secrets, cfg.Logger)
 	var names []string
 	for _, definition := range offered.Definitions() {
 		names = append(names, definition.Name)
@@ -151,7 +142,7 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set) (*protocol.Server, error) {
 	o := s.cfg.Options
 	env := toolset.Env{
-		Kube: kube, Confirmer: toolset.NewConfirmations(s.key.Get, s.cfg.Clock), Clock: s.cfg.Clock,
+		Kube: kube, Confirmer: toolset.NewConfirmations(callers.ConfirmationKey, s.cfg.Clock), Clock: s.cfg.Clock,
 		RequireElicitation: o.RequireElicitation, InsideUnconfirmed: o.InsideUnconfirmed,
 	}
 	return protocol.New(protocol.Config{

@@ -57,8 +57,6 @@ func (s *Server) Start(ctx context.Context) error {
 			failed <- fmt.Errorf("serving MCP on %s: %w", listener.Addr(), err)
 		}
 	}()
-	// Create the Secret in advance, so that a failure is logged before the first confirmation.
-	go func() { _, _ = s.key.Get(ctx) }()
 	s.serving.Store(true)
 	s.cfg.Logger.Info("Serving MCP", "address", listener.Addr().String(), "tls", s.cfg.Options.TLSCertFile != "", "auth", s.cfg.Options.Identity.Mode)
 	select {

@@ -161,11 +161,6 @@ func TestAnUnusedConnectionIsNotACall(t *testing.T) {
 	}
 }
 
-func TestTheKeyIsThereBeforeItIsNeeded(t *testing.T) {
-	h := running(t)
-	polltest.Eventually(t, "the Secret is made", func() bool { return len(h.kube.requests(http.MethodPost, secretsPath)) == 1 })
-}
-
 func TestServesTLS(t *testing.T) {
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	if err != nil {

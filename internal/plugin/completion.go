@@ -20,19 +20,9 @@ import (
 const CompletionTimeout = 5 * time.Second
 
 // CompleteNames completes any number of names of objects of these kinds: names of the first kind as
-// they are, the others as KIND/NAME. As in the commands, a unique end of a name and any alias of a
-// kind can be used. If the cluster does not answer, there are no completions.
+// they are, the others as KIND/NAME. As in the commands, any alias of a kind can be used. If the cluster
+// does not answer, there are no completions.
 func (s *Session) CompleteNames(kinds ...string) cobra.CompletionFunc {
-	return s.completeNames(kinds, false)
-}
-
-// CompleteOwnNames is CompleteNames for a command that uses OwnWorkspace: a workspace name without an owner is
-// completed only with names of the caller's own workspaces.
-func (s *Session) CompleteOwnNames(kinds ...string) cobra.CompletionFunc {
-	return s.completeNames(kinds, true)
-}
-
-func (s *Session) completeNames(kinds []string, own bool) cobra.CompletionFunc {
 	return s.complete(func(ctx context.Context, c *Cluster, _ []string, begun string) []string {
 		word, _, typed := strings.Cut(begun, "/")
 		var offered []string
@@ -46,11 +36,7 @@ func (s *Session) completeNames(kinds []string, own bool) cobra.CompletionFunc {
 			case i > 0:
 				prefix = strings.ToLower(strings.TrimPrefix(kind, "Coder")) + "/"
 			}
-			names := c.names(ctx, kind)
-			if begun != "" && (prefix == "" || typed) {
-				names = append(names, c.shortNames(ctx, kind, names, own)...)
-			}
-			for _, name := range names {
+			for _, name := range c.names(ctx, kind) {
 				offered = append(offered, prefix+name)
 			}
 		}
@@ -60,63 +46,13 @@ func (s *Session) completeNames(kinds []string, own bool) cobra.CompletionFunc {
 
 // CompleteName is CompleteNames for a command that takes one name.
 func (s *Session) CompleteName(kinds ...string) cobra.CompletionFunc {
-	return one(s.CompleteNames(kinds...))
-}
-
-// CompleteOwnName is CompleteOwnNames for a command that takes one name.
-func (s *Session) CompleteOwnName(kinds ...string) cobra.CompletionFunc {
-	return one(s.CompleteOwnNames(kinds...))
-}
-
-// one completes only the first argument of a command.
-func one(names cobra.CompletionFunc) cobra.CompletionFunc {
+	names := s.CompleteNames(kinds...)
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return names(cmd, args, begun)
 	}
-}
-
-// shortNames returns the ends of names that select one object. If own is true, those without the owner of a workspace are
-// the ones of the caller's own workspaces.
-func (c *Cluster) shortNames(ctx context.Context, kind string, names []string, own bool) []string {
-	ends := uniqueEnds(kind, names)
-	if !own || kind != "CoderWorkspace" {
-		return ends
-	}
-	ends = slices.DeleteFunc(ends, func(end string) bool { return !strings.Contains(end, ".") })
-	list := &aggregationv1alpha1.CoderWorkspaceList{}
-	if c.List(ctx, list, client.InNamespace(c.Namespace)) != nil {
-		return ends
-	}
-	selves, err := c.selves(ctx)
-	if err != nil {
-		return ends
-	}
-	count := map[string]int{}
-	for i := range list.Items {
-		if ws := &list.Items[i]; isOwn(selves, ws) {
-			count[ws.Name[strings.LastIndexByte(ws.Name, '.')+1:]]++
-		}
-	}
-	maps.DeleteFunc(count, func(_ string, n int) bool { return n > 1 })
-	return slices.AppendSeq(ends, maps.Keys(count))
-}
-
-// uniqueEnds returns the ends of names that no other name has, and that are not whole names.
-func uniqueEnds(kind string, names []string) []string {
-	count := map[string]int{}
-	var all []string
-	for _, name := range names {
-		for _, end, found := strings.Cut(name, "."); found; _, end, found = strings.Cut(end, ".") {
-			if !isComplete(kind, end) {
-				count[end]++
-				all = append(all, end)
-			}
-		}
-	}
-	return slices.DeleteFunc(all, func(end string) bool { return count[end] > 1 || slices.Contains(names, end) })
 }
 
 // complete offers the results of find that begin with the typed text.

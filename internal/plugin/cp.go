@@ -49,7 +49,7 @@ func newCopyCommand(s *Session) *cobra.Command {
 
 // completePlaces completes workspaces. The shell completes files.
 func completePlaces(s *Session) cobra.CompletionFunc {
-	names := s.CompleteOwnNames("CoderWorkspace")
+	names := s.CompleteNames("CoderWorkspace")
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 1 || strings.ContainsAny(begun, ":/") {
 			return nil, cobra.ShellCompDirectiveDefault

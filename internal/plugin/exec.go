@@ -53,7 +53,7 @@ func newExecCommand(s *Session) *cobra.Command {
 			}
 			return e.run(cmd.Context(), args[0], args[1:])
 		},
-		ValidArgsFunction: s.CompleteOwnName("CoderWorkspace"),
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&e.stdin, "stdin", "i", false, "pass standard input to the command")
@@ -86,7 +86,7 @@ func newSSHCommand(s *Session) *cobra.Command {
 			e.tty, e.shell = e.Interactive && e.Screen, len(args) > 1
 			return e.run(cmd.Context(), args[0], args[1:])
 		},
-		ValidArgsFunction: s.CompleteOwnName("CoderWorkspace"),
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 	}
 	e.addFlags(cmd, "", "the agent whose shell to open")
 	flags := cmd.Flags()

@@ -139,7 +139,7 @@ func (d *openRun) showApp(ctx context.Context, address string) error {
 
 // completeOpen completes workspaces and control planes, and then the apps of a workspace.
 func completeOpen(s *Session) cobra.CompletionFunc {
-	names := s.CompleteOwnName("CoderWorkspace", "CoderControlPlane")
+	names := s.CompleteName("CoderWorkspace", "CoderControlPlane")
 	apps := s.complete(func(ctx context.Context, c *Cluster, args []string, _ string) []string {
 		ws, err := c.OwnWorkspace(ctx, args[0])
 		if err != nil {

@@ -95,25 +95,14 @@ func TestOwnNamesNeedAUser(t *testing.T) {
 		`"dev" not found among your own workspaces in namespace coder, because your Coder user is not known: Coder does not answer; there is coder.ada.dev`)
 }
 
-// TestCompleteOwnNames checks that the completion offers names without an owner only for workspaces that the
-// command finds by them: the caller's own ones, if it enters a workspace.
-func TestCompleteOwnNames(t *testing.T) {
+// TestCompleteNames checks that the completion offers whole names, and the values of flags for a name without an owner.
+func TestCompleteNames(t *testing.T) {
 	for _, test := range []struct {
 		user, line string
 		want       string
 	}{
-		{"ada", "exec d", "dev\n"},
-		{"ada", "ssh d", "dev\n"},
-		{"ada", "cp d", "dev:\n"},
-		{"ada", "open d", "dev\n"},
-		{"ada", "port-forward d", "dev\n"},
-		{"ada", "token create d", "dev\n"},
-		{"ada", "exec a", "ada.dev\n"},
-		{"ada", "exec b", "bo.api\nbo.dev\n"},
-		{"bo", "exec a", "ada.dev\napi\n"},
-		{"", "exec d", ""},
 		{"", "exec coder.a", "coder.ada.dev\n"},
-		{"ada", "stop a", "ada.dev\napi\n"},
+		{"", "cp coder.a", "coder.ada.dev:\n"},
 		{"ada", "stop d", ""},
 		{"ada", "exec dev --agent ", "main\n"},
 		{"ada", "open dev c", "code\n"},

@@ -49,7 +49,7 @@ func newPortForwardCommand(s *Session) *cobra.Command {
 			return checkPorts(args[1:])
 		},
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.forward(cmd.Context(), args[0], args[1:]) },
-		ValidArgsFunction: s.CompleteOwnName("CoderWorkspace"),
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 	}
 	p.addFlags(cmd, "", "the agent to whose ports to forward")
 	cmd.Flags().StringSliceVar(&p.addresses, "address", []string{"localhost"}, "the local addresses to listen on: IP addresses, or localhost")

@@ -56,7 +56,7 @@ func newTokenCreateCommand(s *Session) *cobra.Command {
 		Example: "  kubectl coder token create ada.dev --duration 15m\n" +
 			"  CODER_SESSION_TOKEN=$(kubectl coder token create ada.dev) coder ssh \"$(kubectl get cws coder.ada.dev -o jsonpath='{.status.id}')\"",
 		Args:              oneWorkspaceName,
-		ValidArgsFunction: s.CompleteOwnName("CoderWorkspace"),
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.create(cmd.Context(), args[0]) },
 	}
 	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
@@ -75,7 +75,7 @@ func newTokenListCommand(s *Session) *cobra.Command {
 			"Exit codes: 0 they are listed; 1 they are not; 2 wrong command line.",
 		Example:           "  kubectl coder token list ada.dev",
 		Args:              oneWorkspaceName,
-		ValidArgsFunction: s.CompleteOwnName("CoderWorkspace"),
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.list(cmd.Context(), args[0]) },
 	}
 	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
@@ -99,7 +99,7 @@ func newTokenRevokeCommand(s *Session) *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: s.CompleteOwnName("CoderWorkspace"),
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.revoke(cmd.Context(), args[0], args[1:]) },
 	}
 	flags := cmd.Flags()

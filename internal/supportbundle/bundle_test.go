@@ -5,10 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,13 +14,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
-	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // small is an installation with one control plane.
@@ -313,39 +307,6 @@ status: {phase: Running, conditions: [{type: Ready, status: %q}]}`, i, status))
 	}
 }
 
-// TestMetrics checks that metrics are read only with the token from the flag.
-func TestMetrics(t *testing.T) {
-	for token, want := range map[string]int{"metrics-reader-token": cli.ExitOK, "another": cli.ExitPartial} {
-		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/metrics" || r.Header.Get("Authorization") != "Bearer metrics-reader-token" {
-				w.WriteHeader(http.StatusForbidden)
-			}
-			fmt.Fprintln(w, "up 1")
-		}))
-		t.Cleanup(server.Close)
-		kube, err := kubernetes.NewForConfig(&rest.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := &collector{
-			kube: kube, metricsToken: token, archive: newArchive(1 << 20), redactor: &redaction.Redactor{},
-			forward: func(ctx context.Context, _ *rest.Config, to *url.URL, _, port int, ready func(local int)) error {
-				if to.Path != "/api/v1/namespaces/coder-system/pods/coder-k8s-1/portforward" || port != 8443 {
-					t.Errorf("it forwards to %s:%d", to, port)
-				}
-				ready(server.Listener.Addr().(*net.TCPAddr).Port)
-				<-ctx.Done()
-				return nil
-			},
-		}
-		c.metrics(t.Context(), &scope{pods: []podLogs{{pod: operatorPod(), operator: true}, {pod: operatorPod()}}})
-		got := c.archive.files["installation/metrics/coder-k8s-1.txt"].text
-		if ok := got == "up 1\n" && len(c.left) == 0; ok != (want == cli.ExitOK) {
-			t.Errorf("with token %s: %q, left out %q", token, got, c.left)
-		}
-	}
-}
-
 func TestCommandLine(t *testing.T) {
 	k := smallServer(t)
 	existing := filepath.Join(t.TempDir(), "there.tar.gz")
@@ -364,7 +325,6 @@ func TestCommandLine(t *testing.T) {
 		"no namespace":          {[]string{"--operator-namespace="}, cli.ExitUsage, "--operator-namespace is empty"},
 		"an argument":           {[]string{"everything"}, cli.ExitUsage, `"everything" is one argument too many`},
 		"a file that is there":  {[]string{"-o", existing}, cli.ExitFailure, "choose another name with --output"},
-		"no token":              {[]string{"--metrics-token-file=/nowhere"}, cli.ExitFailure, "reading --metrics-token-file"},
 		"no cluster":            {[]string{"--kubeconfig=/nowhere"}, cli.ExitFailure, "finding the cluster"},
 		"nobody there":          {[]string{"--server=https://127.0.0.1:1"}, cli.ExitFailure, "kube-apiserver at https://127.0.0.1:1 does not respond"},
 		"a context that is not": {[]string{"--context=other"}, cli.ExitFailure, "finding the cluster"},

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -37,17 +36,12 @@ type collector struct {
 	dynamic dynamic.Interface
 	check   checkFunc
 	now     func() time.Time
-	// forward is remoteexec.ForwardPod.
-	forward func(ctx context.Context, config *rest.Config, subresource *url.URL, local, port int, ready func(local int)) error
 
 	// operatorNamespace is the namespace of the operator. namespace limits the collection
 	// to the control planes of one namespace; empty means all.
 	operatorNamespace, namespace string
 	// since limits the age of log lines.
 	since time.Duration
-	// metricsToken is a token with permission to read the operator's metrics. If it is
-	// empty, the metrics are left out.
-	metricsToken string
 
 	redactor *redaction.Redactor
 	archive  *archive
@@ -87,7 +81,6 @@ func (c *collector) collect(ctx context.Context) {
 		c.events(ctx, namespace)
 	}
 	c.health(ctx, s)
-	c.metrics(ctx, s)
 	c.logs(ctx, s)
 }
 
@@ -213,9 +206,6 @@ func (c *collector) readme() string {
 		if c.archive.contains(p.path) {
 			fmt.Fprintf(&b, "- `%s`: %s\n", p.path, p.what)
 		}
-	}
-	if c.metricsToken == "" {
-		b.WriteString("\nThere are no metrics, because no token was given for them (`--metrics-token-file`).\n")
 	}
 	b.WriteString("\n## What could not be collected\n\n")
 	if len(c.left) == 0 {

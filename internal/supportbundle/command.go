@@ -1,7 +1,6 @@
 package supportbundle
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,19 +16,17 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
-	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 // options are the flags and the dependencies of the command.
 type options struct {
-	kube             *cli.Kubeconfig
-	streams          genericiooptions.IOStreams
-	output           string
-	timeout          time.Duration
-	maxSize          string
-	metricsTokenFile string
+	kube    *cli.Kubeconfig
+	streams genericiooptions.IOStreams
+	output  string
+	timeout time.Duration
+	maxSize string
 	// c is the collector, of which some fields are flags.
 	c collector
 }
@@ -41,7 +38,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 
 // command is NewCommand with the dependencies that tests replace.
 func command(streams genericiooptions.IOStreams, now func() time.Time, check checkFunc) *cobra.Command {
-	o := &options{kube: cli.NewKubeconfig(), streams: streams, c: collector{now: now, check: check, forward: remoteexec.ForwardPod, redactor: &redaction.Redactor{}}}
+	o := &options{kube: cli.NewKubeconfig(), streams: streams, c: collector{now: now, check: check, redactor: &redaction.Redactor{}}}
 	cmd := &cobra.Command{
 		Use:   "support-bundle",
 		Short: "Collect what an issue report needs, without secrets",
@@ -62,7 +59,6 @@ func command(streams genericiooptions.IOStreams, now func() time.Time, check che
 	flags.DurationVar(&o.c.since, "since", 24*time.Hour, "how far back logs go")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long collecting may take")
 	flags.StringVar(&o.maxSize, "max-size", "100Mi", "maximum size of the collected data, before compression")
-	flags.StringVar(&o.metricsTokenFile, "metrics-token-file", "", "the file with a token that has permission to get /metrics; without it the archive contains no metrics")
 	o.kube.AddFlags(flags)
 	flags.Lookup("namespace").Usage = "collect only the control planes of this namespace (default all)"
 	return cmd
@@ -122,14 +118,6 @@ func (o *options) connect() error {
 	c.namespace = o.kube.Flags.Context.Namespace
 	for _, secret := range []string{c.config.BearerToken, c.config.Password, string(c.config.KeyData)} {
 		c.redactor.Learn(secret)
-	}
-	if o.metricsTokenFile != "" {
-		token, err := os.ReadFile(o.metricsTokenFile)
-		if err != nil {
-			return fmt.Errorf("reading --metrics-token-file: %w", err)
-		}
-		c.metricsToken = string(bytes.TrimSpace(token))
-		c.redactor.Learn(c.metricsToken)
 	}
 	return nil
 }

@@ -100,8 +100,7 @@ func (u *uninstaller) regrettable(kind string, item metav1.PartialObjectMetadata
 	case kind == "ConfigMap":
 		return item.Name != "kube-root-ca.crt"
 	case kind == "Secret":
-		return !slices.Contains([]string{installation.APIServiceSecret, installation.ConfirmationSecret}, item.Name) &&
-			item.Annotations["kubernetes.io/service-account.name"] == ""
+		return item.Name != installation.APIServiceSecret && item.Annotations["kubernetes.io/service-account.name"] == ""
 	}
 	return true
 }

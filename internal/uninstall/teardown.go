@@ -54,7 +54,7 @@ func sweeps() []sweep {
 		{kind: kind(certs, "Issuer")},
 		{kind: kind("", "Service")},
 		{kind: kind("", "ConfigMap"), everywhere: true},
-		{kind: kind("", "Secret"), names: []string{installation.APIServiceSecret, installation.ConfirmationSecret}},
+		{kind: kind("", "Secret"), names: []string{installation.APIServiceSecret}},
 		{kind: kind("coordination.k8s.io", "Lease"), names: []string{installation.LeaseName, installation.APIServerLeaseName}, prefix: "coder-k8s-apiserver"},
 		{kind: kind(admission, "MutatingAdmissionPolicyBinding")},
 		{kind: kind(admission, "MutatingAdmissionPolicy")},

@@ -36,7 +36,7 @@ func coderK8s(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// testExport exports the samples in each way, and applies the exported manifests. It
+// testExport exports the samples, and applies the exported manifests. It
 // must run while the samples of testMainJob exist.
 func testExport(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "manifests")
@@ -63,22 +63,6 @@ func testExport(t *testing.T) {
 	if before, now := field(template, "status", "latestVersionID"), field(after, "status", "latestVersionID"); before != now {
 		t.Errorf("applying what was exported made version %s after %s", now, before)
 	}
-
-	// Export directly from the same Coder, as if it had no operator.
-	address := coderURL(t, sampleNamespace, "coder")
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(secretValue(t, sampleNamespace, "coder-operator-token", "token")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	direct := filepath.Join(t.TempDir(), "direct")
-	if _, stderr, code := coderK8s(t, "export", "--url", address, "--token-file", token, "-n", sampleNamespace, "-o", direct); code != 0 {
-		t.Errorf("asking Coder itself at %s: exit code %d: %s", address, code, stderr)
-	}
-	// Coder does not store labels and annotations, so these keep their field managers:
-	// the comparison uses a field manager that has written nothing yet.
-	if out, err := tryKubectl(t, "diff", "--server-side", "--field-manager=exported", "-R", "-f", direct); err != nil {
-		t.Errorf("kubectl diff of what Coder itself told: %v\n%s", err, out)
-	}
 }
 
 // testSupportBundle collects a support bundle as an administrator, and checks what
@@ -104,7 +88,6 @@ func testSupportBundle(t *testing.T) {
 		{sampleNamespace, "coder-operator-credentials", "password"},
 		{sampleNamespace, "coder-initial-admin", "password"},
 		{sampleNamespace, "coder-db", "url"},
-		{"coder-system", "coder-k8s-mcp", "confirmation-key"},
 		{"coder-system", "coder-k8s-apiserver-tls", "tls.key"},
 	} {
 		value := secretValue(t, secret.namespace, secret.name, secret.key)

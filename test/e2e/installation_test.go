@@ -84,7 +84,6 @@ func testNothingSecretIsTold(t *testing.T) {
 		{sampleNamespace, "coder-operator-token", "token"},
 		{sampleNamespace, "coder-operator-credentials", "password"},
 		{sampleNamespace, "coder-initial-admin", "password"},
-		{"coder-system", "coder-k8s-mcp", "confirmation-key"},
 	} {
 		value := secretValue(t, secret.namespace, secret.name, secret.key)
 		if len(value) < 12 {

@@ -2,8 +2,6 @@ package integration
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -89,10 +86,9 @@ func agreeing(asked *atomic.Int64) *mcp.ClientOptions {
 func TestMCPReplicas(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	letShareKey(t, ns)
+	letManageCertificate(t, ns)
 	create(t, controlPlane(ns, "coder", nil))
 	token := robot(t, ns, "robot", userRoles("view", "edit", "admin")...)
-	// Both look for the Secret at the same time, and one of them creates it.
 	// On a fast machine, the calls of this test exceed the default rate limit.
 	one, two := startMCPIn(t, ns, "--mcp-rate-limit=0"), startMCPIn(t, ns, "--mcp-rate-limit=0")
 	one.ready(t)
@@ -127,7 +123,6 @@ func TestMCPReplicas(t *testing.T) {
 	}
 	answered(t, "change_control_plane", changed, one, two)
 	confirmsAtTheOther(t, ns, service, token, one, two)
-	keyIsSecret(t, ns, one, two)
 	onlyAsCallers(t, one)
 	onlyAsCallers(t, two)
 }
@@ -151,57 +146,5 @@ func confirmsAtTheOther(t *testing.T, ns, service, token string, one, two *proce
 	}
 	if got := read(t, &coderv1alpha1.CoderControlPlane{}, ns, "coder"); got.Spec.Image != "example.com/coder:4" || ptr.Deref(got.Spec.Replicas, 0) != 2 {
 		t.Errorf("the spec is %+v", got.Spec)
-	}
-}
-
-// keyIsSecret checks that one Secret was created, and that its content is in no log.
-func keyIsSecret(t *testing.T, ns string, processes ...*process) {
-	t.Helper()
-	key := read(t, &corev1.Secret{}, ns, mcpKeySecret).Data["confirmation-key"]
-	if len(key) < 32 {
-		t.Fatalf("the key has %d bytes", len(key))
-	}
-	made := 0
-	for _, p := range processes {
-		for _, text := range []string{string(key), base64.StdEncoding.EncodeToString(key), base64.RawURLEncoding.EncodeToString(key), hex.EncodeToString(key), fmt.Sprintf("%d", key)} {
-			if strings.Contains(p.logs.String(), text) {
-				t.Error("the log has the key")
-			}
-		}
-		for _, r := range requests(t, p.auditFrom) {
-			if r.by(p) && r.Verb == "create" && r.ObjectRef.Resource == "secrets" && r.ResponseStatus.Code == http.StatusCreated {
-				made++
-			}
-		}
-	}
-	if made != 1 {
-		t.Errorf("the Secret was made %d times", made)
-	}
-}
-
-// TestMCPWithoutKey checks that without permission for the Secret the server works,
-// warns once, and still asks users.
-func TestMCPWithoutKey(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	create(t, controlPlane(ns, "coder", nil))
-	token := robot(t, ns, "robot", userRoles("view", "edit", "admin")...)
-	p := newProcess(t, mcpConfig(t), "", "--app=mcp-http")
-	p.environment = append(p.environment, "POD_NAMESPACE="+ns)
-	p.lacksRights = true
-	p.run(t)
-	p.ready(t)
-	polltest.Eventually(t, "the log warns", func(context.Context) error {
-		if n := strings.Count(p.logs.String(), "Could not read the Secret with the key of confirmations"); n != 1 {
-			return fmt.Errorf("it does so %d times", n)
-		}
-		return nil
-	})
-	var asked atomic.Int64
-	session := entered(t, mcpURL(p), token, modernProtocol, agreeing(&asked))
-	tries := succeeds(t, session, "change_control_plane", map[string]any{"namespace": ns, "name": "coder", "image": "example.com/coder:1"})
-	// Each attempt asks at most once.
-	if n := asked.Load(); n == 0 || n > int64(tries) || strings.Count(p.logs.String(), "Could not read the Secret with the key of confirmations") != 1 {
-		t.Errorf("the user was asked %d times in %d attempts, and the log is:\n%s", asked.Load(), tries, p.logs)
 	}
 }

@@ -20,8 +20,6 @@ import (
 
 const (
 	mcpAudience = "coder-k8s-mcp"
-	// mcpKeySecret is the Secret with the key that replicas share.
-	mcpKeySecret = "coder-k8s-mcp"
 	// metricsSecret has the certificate of the metrics.
 	metricsSecret = "coder-k8s-metrics-tls"
 	// mcpAccount is the ServiceAccount of a process that runs only the MCP server.
@@ -33,32 +31,31 @@ const (
 // missing one.
 func mcpConfig(t *testing.T) *rest.Config {
 	t.Helper()
-	letShareKey(t, operatorNamespace)
+	letManageCertificate(t, operatorNamespace)
 	for _, role := range []string{"coder-k8s-mcp", "system:auth-delegator"} {
 		bindEverywhere(t, mcpAccount+"-"+strings.ReplaceAll(role, ":", "-"), role, serviceAccount(operatorNamespace, mcpAccount))
 	}
 	return serviceAccountConfig(t, operatorNamespace, mcpAccount)
 }
 
-// letShareKey grants that ServiceAccount the permissions for the Secrets of replicas
-// that run in a namespace.
-func letShareKey(t *testing.T, ns string) {
+// letManageCertificate grants that ServiceAccount the permissions for the certificate of the
+// metrics of replicas that run in a namespace.
+func letManageCertificate(t *testing.T, ns string) {
 	t.Helper()
 	if err := install(); err != nil {
 		t.Fatalf("installing the RBAC: %v", err)
 	}
-	for _, name := range []string{"coder-k8s-mcp-confirmation-key", "coder-k8s-metrics-certificate"} {
-		role := &rbacv1.Role{}
-		if err := environment.client.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: name}, role); err != nil {
-			t.Fatal(err)
-		}
-		made(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Rules: role.Rules})
-		made(t, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: mcpAccount + "-" + name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects:   []rbacv1.Subject{serviceAccount(operatorNamespace, mcpAccount)},
-		})
+	const name = "coder-k8s-metrics-certificate"
+	role := &rbacv1.Role{}
+	if err := environment.client.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: name}, role); err != nil {
+		t.Fatal(err)
 	}
+	made(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Rules: role.Rules})
+	made(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: mcpAccount + "-" + name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{serviceAccount(operatorNamespace, mcpAccount)},
+	})
 }
 
 // startMCP starts the MCP server alone.
@@ -135,7 +132,7 @@ func onlyAsCallers(t *testing.T, p *process) {
 }
 
 // isOwnBusiness reports whether a request of the MCP server is one of the few that it
-// makes as itself: reviews, its own Secret, and discovery.
+// makes as itself: reviews, the Secret of its metrics, and discovery.
 func (r request) isOwnBusiness() bool {
 	switch what := fmt.Sprintf("%s %s", r.Verb, r.ObjectRef.Resource); what {
 	case "create tokenreviews", "create subjectaccessreviews":
@@ -144,9 +141,7 @@ func (r request) isOwnBusiness() bool {
 		// At its start it checks whether it has the permissions that it needs.
 		return true
 	case "get secrets", "update secrets":
-		return r.ObjectRef.Namespace != "" && (r.ObjectRef.Name == metricsSecret || r.ObjectRef.Name == mcpKeySecret)
-	case "create secrets":
-		return r.ObjectRef.Namespace != "" && (r.ObjectRef.Name == mcpKeySecret || r.ObjectRef.Name == "")
+		return r.ObjectRef.Namespace != "" && r.ObjectRef.Name == metricsSecret
 	default:
 		return r.Verb == "get" && r.ObjectRef.Resource == ""
 	}
@@ -244,8 +239,8 @@ func TestMCPIsInstalled(t *testing.T) {
 			given[object.GetKind()+" "+object.GetName()] = true
 		}
 		for _, want := range []string{
-			"/coder-k8s-mcp", "/system:auth-delegator", operatorNamespace + "/coder-k8s-mcp-confirmation-key",
-			"ClusterRole coder-k8s-mcp", "ClusterRole coder-k8s-mcp-user", "Role coder-k8s-mcp-confirmation-key",
+			"/coder-k8s-mcp", "/system:auth-delegator",
+			"ClusterRole coder-k8s-mcp", "ClusterRole coder-k8s-mcp-user",
 			"Service coder-k8s", "Deployment coder-k8s",
 		} {
 			if !given[want] {

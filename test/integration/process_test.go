@@ -59,9 +59,7 @@ type process struct {
 	// serverRestarts reports whether its kube-apiserver restarts, which refuses all
 	// requests for a moment because it has not read the roles yet.
 	serverRestarts bool
-	// lacksRights reports whether the test granted it fewer permissions than it needs.
-	lacksRights bool
-	ended       chan struct{}
+	ended          chan struct{}
 }
 
 // startProcess starts the program with the operator's own permissions. Its calls to

@@ -2,6 +2,9 @@ package callers
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -70,6 +73,8 @@ type Authenticator struct {
 	source tokenSource
 	tokens authenticator.Token
 	entry  authorizer.Authorizer
+	// local takes the place of the token in ModeNone. It is a random text of this process.
+	local string
 }
 
 const (
@@ -94,7 +99,7 @@ func NewAuthenticator(cfg AuthenticatorConfig) (*Authenticator, error) {
 	if cfg.Observe == nil {
 		cfg.Observe = func(context.Context, string, string) {}
 	}
-	a := &Authenticator{cfg: cfg}
+	a := &Authenticator{cfg: cfg, local: rand.Text()}
 	switch cfg.Options.Mode {
 	case ModeNone:
 		if cfg.InCluster {
@@ -165,7 +170,11 @@ func (a *Authenticator) Authenticated(next http.Handler) http.Handler {
 		}
 		a.cfg.Observe(r.Context(), outcome, name)
 		if outcome == outcomeOK {
-			serveAs(caller, expires, next, w, r)
+			token, _ := bearerToken(r)
+			if a.source == nil {
+				token = a.local
+			}
+			serveAs(caller, expires, confirmationKeyOf(token), next, w, r)
 		}
 	})
 }
@@ -241,7 +250,7 @@ func authenticated(u user.Info) user.Info {
 }
 
 // serveAs passes the request on with its caller and without its token.
-func serveAs(caller user.Info, expires time.Time, next http.Handler, w http.ResponseWriter, r *http.Request) {
+func serveAs(caller user.Info, expires time.Time, key []byte, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	lifetime := maxRequestTime
 	if !expires.IsZero() {
 		lifetime = min(lifetime, time.Until(expires))
@@ -253,7 +262,7 @@ func serveAs(caller user.Info, expires time.Time, next http.Handler, w http.Resp
 	r.Header.Set("Authorization", "Bearer decided")
 	// The SDK accepts a caller only through its own check of a bearer token, for which the
 	// result is already decided.
-	info := &auth.TokenInfo{UserID: caller.GetName(), Expiration: expires, Extra: map[string]any{tokenInfoUser: caller}}
+	info := &auth.TokenInfo{UserID: caller.GetName(), Expiration: expires, Extra: map[string]any{tokenInfoUser: caller, tokenInfoKey: key}}
 	decided := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) { return info, nil }
 	auth.RequireBearerToken(decided, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -262,17 +271,36 @@ func serveAs(caller user.Info, expires time.Time, next http.Handler, w http.Resp
 		})).ServeHTTP(w, r)
 }
 
-// tokenInfoUser is the key under which the token info of the SDK contains the caller.
-const tokenInfoUser = "user"
+// tokenInfoUser and tokenInfoKey are the keys under which the token info of the SDK contains the
+// caller, and the key of the questions to them.
+const tokenInfoUser, tokenInfoKey = "user", "confirmationKey"
 
-// FromTokenInfo returns the caller that Authenticated stored in the SDK's data of a request,
-// or nil if there is none.
-func FromTokenInfo(info *auth.TokenInfo) user.Info {
+// WithCaller returns a context with the caller, and with the key of ConfirmationKey, that
+// Authenticated stored in the SDK's data of a request. Without that data the context has no caller.
+func WithCaller(ctx context.Context, info *auth.TokenInfo) context.Context {
 	if info == nil {
-		return nil
+		return request.WithUser(ctx, nil)
 	}
 	caller, _ := info.Extra[tokenInfoUser].(user.Info)
-	return caller
+	return context.WithValue(request.WithUser(ctx, caller), confirmationKey{}, info.Extra[tokenInfoKey])
+}
+
+type confirmationKey struct{}
+
+// ConfirmationKey returns the key with which questions to the caller of this context are signed. All
+// replicas derive it from the caller's token, of which it reveals nothing.
+func ConfirmationKey(ctx context.Context) ([]byte, error) {
+	key, ok := ctx.Value(confirmationKey{}).([]byte)
+	if !ok {
+		return nil, errNoCaller
+	}
+	return key, nil
+}
+
+func confirmationKeyOf(token string) []byte {
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte("coder-k8s: confirmations"))
+	return mac.Sum(nil)
 }
 
 // challenge responds with 401 and a WWW-Authenticate header according to RFC 6750 and RFC

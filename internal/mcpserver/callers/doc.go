@@ -10,8 +10,8 @@
 //
 // Invariants:
 //   - A token is not passed on. It is checked and then removed from the request. It is never
-//     logged, it is sent only to the authenticator, and it is cached only as a keyed hash. A
-//     request does not outlive its token.
+//     logged, it is sent only to the authenticator, and it is cached only as a keyed hash. The
+//     key of confirmations is derived from it one way. A request does not outlive its token.
 //   - If the check of a token or of the access to the server fails with an error, the
 //     response is 503.
 //   - Every request to Kubernetes goes through one transport, which sends nothing without a

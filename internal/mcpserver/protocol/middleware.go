@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/attribute"
 	oteltrace "go.opentelemetry.io/otel/trace"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
@@ -40,16 +39,16 @@ func (s *Server) guard(next mcp.MethodHandler) mcp.MethodHandler {
 func (s *Server) identify(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		logger := s.config.Logger
-		var caller user.Info
+		var info *auth.TokenInfo
 		if extra := req.GetExtra(); extra != nil {
-			caller = callers.FromTokenInfo(extra.TokenInfo)
+			info = extra.TokenInfo
 			// The HTTP middleware sets this header on each request.
 			if id := extra.Header.Get(tracing.RequestIDHeader); id != "" {
 				logger = logger.WithValues(tracing.RequestIDLogKey, id)
 				ctx = tracing.WithRequestID(ctx, id)
 			}
 		}
-		return next(log.IntoContext(request.WithUser(ctx, caller), logger), method, req)
+		return next(log.IntoContext(callers.WithCaller(ctx, info), logger), method, req)
 	}
 }
 

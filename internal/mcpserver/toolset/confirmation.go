@@ -210,8 +210,8 @@ type Confirmations struct {
 	clock clock.PassiveClock
 }
 
-// NewConfirmations returns Confirmations that sign with a key of at least 32 bytes, which
-// all replicas share. key is called for each state, so that the key can change.
+// NewConfirmations returns Confirmations that sign with the key of the caller in the context,
+// which has at least 32 bytes and is the same on all replicas.
 func NewConfirmations(key func(context.Context) ([]byte, error), clk clock.PassiveClock) *Confirmations {
 	return &Confirmations{key: key, clock: clk}
 }

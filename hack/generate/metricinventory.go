@@ -1,4 +1,4 @@
-package app
+package main
 
 import (
 	"cmp"
@@ -18,15 +18,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
+	"github.com/coder-k8s/coder-k8s/internal/app"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
-	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// MetricFamily is a metric family.
-type MetricFamily struct {
+// metricFamily is a metric family.
+type metricFamily struct {
 	// Name and Help are the values in the code.
 	Name, Help string
 	// Type is counter, gauge or histogram. It is empty if it is unknown, as for metrics of
@@ -36,12 +35,12 @@ type MetricFamily struct {
 	Labels []string
 }
 
-// OwnMetrics returns the metrics of this project, sorted by name.
-func OwnMetrics() ([]MetricFamily, error) {
+// ownMetrics returns the metrics of this project, sorted by name.
+func ownMetrics() ([]metricFamily, error) {
 	r := &metricRecorder{}
 	var errs []error
 	for _, register := range []func() error{
-		func() error { return registerBuildInfo(r) },
+		func() error { return app.RegisterBuildInfo(r) },
 		func() error { _, err := workload.NewMetrics(r); return err },
 		func() error { _, err := coderd.NewMetrics(r); return err },
 		func() error { _, err := mirror.NewMetrics(r); return err },
@@ -54,10 +53,10 @@ func OwnMetrics() ([]MetricFamily, error) {
 	return sortedMetrics(r.metrics), errors.Join(append(errs, r.errs...)...)
 }
 
-// LibraryMetrics returns the metrics of controller-runtime, of Go and the process, and the
+// libraryMetrics returns the metrics of controller-runtime, of Go and the process, and the
 // exported metrics of the API server library, sorted by name.
-func LibraryMetrics() ([]MetricFamily, error) {
-	var all []MetricFamily
+func libraryMetrics() ([]metricFamily, error) {
+	var all []metricFamily
 	var errs []error
 	add := func(describe func(chan<- *prometheus.Desc), exported func(name string) bool) {
 		for _, description := range descriptions(describe) {
@@ -76,14 +75,14 @@ func LibraryMetrics() ([]MetricFamily, error) {
 	return sortedMetrics(all), errors.Join(errs...)
 }
 
-func sortedMetrics(metrics []MetricFamily) []MetricFamily {
-	slices.SortFunc(metrics, func(a, b MetricFamily) int { return cmp.Compare(a.Name, b.Name) })
-	return slices.CompactFunc(metrics, func(a, b MetricFamily) bool { return a.Name == b.Name })
+func sortedMetrics(metrics []metricFamily) []metricFamily {
+	slices.SortFunc(metrics, func(a, b metricFamily) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(metrics, func(a, b metricFamily) bool { return a.Name == b.Name })
 }
 
 // metricRecorder is a registry that only records the descriptions of what is registered.
 type metricRecorder struct {
-	metrics []MetricFamily
+	metrics []metricFamily
 	errs    []error
 }
 
@@ -135,30 +134,17 @@ func descriptions(describe func(chan<- *prometheus.Desc)) []*prometheus.Desc {
 }
 
 // parseDescription parses the string form of a description, because its fields are not exported.
-func parseDescription(description *prometheus.Desc) (MetricFamily, error) {
+func parseDescription(description *prometheus.Desc) (metricFamily, error) {
 	parts := regexp.MustCompile(`fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{(.*)\}\}$`).
 		FindStringSubmatch(description.String())
 	if parts == nil {
-		return MetricFamily{}, fmt.Errorf("bug: the description of a metric has another form than known: %s", description)
+		return metricFamily{}, fmt.Errorf("bug: the description of a metric has another form than known: %s", description)
 	}
 	name, errName := strconv.Unquote(parts[1])
 	help, errHelp := strconv.Unquote(parts[2])
-	metric := MetricFamily{Name: name, Help: help}
+	metric := metricFamily{Name: name, Help: help}
 	if parts[3] != "" {
 		metric.Labels = strings.Split(parts[3], ",")
 	}
 	return metric, errors.Join(errName, errHelp)
-}
-
-// registerBuildInfo registers the metric with the version of the process.
-func registerBuildInfo(registerer prometheus.Registerer) error {
-	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "coder_k8s_build_info",
-		Help: "Always 1. The labels are the version, the commit and the Go version of the build.",
-	}, []string{"version", "commit", "go_version"})
-	if err := collector.Register(registerer, &info); err != nil {
-		return err
-	}
-	info.WithLabelValues(version.Version(), version.Commit(), version.Go()).Set(1)
-	return nil
 }

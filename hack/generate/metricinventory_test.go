@@ -1,4 +1,4 @@
-package app
+package main
 
 import (
 	"slices"
@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-func find(t *testing.T, all []MetricFamily, name string) MetricFamily {
+func find(t *testing.T, all []metricFamily, name string) metricFamily {
 	t.Helper()
-	i := slices.IndexFunc(all, func(m MetricFamily) bool { return m.Name == name })
+	i := slices.IndexFunc(all, func(m metricFamily) bool { return m.Name == name })
 	if i < 0 {
 		t.Fatalf("%s is not there, of %d", name, len(all))
 	}
@@ -19,12 +19,12 @@ func find(t *testing.T, all []MetricFamily, name string) MetricFamily {
 }
 
 func TestOwnMetrics(t *testing.T) {
-	own, err := OwnMetrics()
+	own, err := ownMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}
 	// One metric of each component, and of each type.
-	for name, want := range map[string]MetricFamily{
+	for name, want := range map[string]metricFamily{
 		"coder_k8s_build_info":                           {Type: "gauge", Labels: []string{"version", "commit", "go_version"}},
 		"coder_k8s_ready":                                {Type: "gauge", Labels: []string{"kind", "namespace", "name"}},
 		"coder_k8s_mirror_syncs_total":                   {Type: "counter", Labels: []string{"namespace", "name", "result"}},
@@ -52,7 +52,7 @@ func TestOwnMetrics(t *testing.T) {
 }
 
 func TestMetricsOfLibraries(t *testing.T) {
-	libraries, err := LibraryMetrics()
+	libraries, err := libraryMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,26 +77,8 @@ func TestMetricsOfLibraries(t *testing.T) {
 
 func TestADescription(t *testing.T) {
 	got, err := parseDescription(prometheus.NewDesc("x_total", `A "quoted" help, {with} all \ signs.`, []string{"a", "b"}, prometheus.Labels{"c": "d"}))
-	want := MetricFamily{Name: "x_total", Help: `A "quoted" help, {with} all \ signs.`, Labels: []string{"a", "b"}}
+	want := metricFamily{Name: "x_total", Help: `A "quoted" help, {with} all \ signs.`, Labels: []string{"a", "b"}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-}
-
-func TestTheVersionIsRegisteredOnce(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	for range 2 {
-		if err := registerBuildInfo(registry); err != nil {
-			t.Fatal(err)
-		}
-	}
-	families, err := registry.Gather()
-	if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 1 {
-		t.Fatalf("%v, %v", families, err)
-	}
-	for _, label := range families[0].GetMetric()[0].GetLabel() {
-		if label.GetValue() == "" {
-			t.Errorf("the label %s is empty", label.GetName())
-		}
 	}
 }
