@@ -65,7 +65,11 @@ func scenarios() map[string]scenario {
 			f.Get("coder-operator-token", token)
 			f.Remove(token)
 		}},
-		"scaled to zero":         {unready: true, act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) })},
+		"scaled to zero": {unready: true, act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) })},
+		"another minor version": {act: func(f *licensedFixture) {
+			f.Create(schedule())
+			f.wants(image236)
+		}},
 		"delete":                 {act: func(f *licensedFixture) { f.Delete() }},
 		"delete everything":      {spec: everything, act: func(f *licensedFixture) { f.Delete() }},
 		"delete with access off": {spec: disabled, act: func(f *licensedFixture) { f.Delete() }},

@@ -145,6 +145,9 @@ func (r *Reconciler) advanceUpgrade(ctx context.Context, s *scope) error {
 	}
 	var err error
 	phase := u.Phase
+	if before := s.cp.Status.Upgrade; before == nil || !before.StartedAt.Equal(&u.StartedAt) {
+		return ensure.Waits(coderv1alpha1.ReasonReconciling, workload.ConflictInterval, "the upgrade begins")
+	}
 	switch phase {
 	case coderv1alpha1.UpgradeChecking:
 		err = r.checkUpgrade(ctx, s)
