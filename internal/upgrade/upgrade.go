@@ -10,6 +10,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -173,4 +174,30 @@ func refusal(f Facts, check *Check) (reason, message string) {
 	}
 	return reason, fmt.Sprintf("%s; the pods keep the image %q; %s; the annotation %s: %q on the CoderControlPlane allows the image anyway",
 		check.Message, f.Image, remedy, coderv1alpha1.AnnotationAllowVersion, Reference(f.Wanted))
+}
+
+// ScheduleOf returns the schedule whose template the backup of an upgrade uses: the oldest one that
+// names the control plane, or nil.
+func ScheduleOf(controlPlane string, schedules []coderv1alpha1.CoderBackupSchedule) *coderv1alpha1.CoderBackupSchedule {
+	var oldest *coderv1alpha1.CoderBackupSchedule
+	for i := range schedules {
+		schedule := &schedules[i]
+		if schedule.Spec.ControlPlaneRef.Name != controlPlane || !schedule.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if oldest == nil || schedule.CreationTimestamp.Before(&oldest.CreationTimestamp) ||
+			schedule.CreationTimestamp.Equal(&oldest.CreationTimestamp) && schedule.Name < oldest.Name {
+			oldest = schedule
+		}
+	}
+	return oldest
+}
+
+// PolicyOf returns spec.upgrade with its defaults.
+func PolicyOf(cp *coderv1alpha1.CoderControlPlane) coderv1alpha1.UpgradeSpec {
+	policy := coderv1alpha1.UpgradeSpec{Backup: coderv1alpha1.UpgradeBackupIfScheduled, OnFailure: coderv1alpha1.UpgradeRevert}
+	if spec := cp.Spec.Upgrade; spec != nil {
+		policy.Backup, policy.OnFailure = cmp.Or(spec.Backup, policy.Backup), cmp.Or(spec.OnFailure, policy.OnFailure)
+	}
+	return policy
 }

@@ -195,21 +195,13 @@ func (s *scope) phaseLasted(limit time.Duration) bool {
 	return s.Now.Sub(s.upgrade.PhaseStartedAt.Time) >= limit
 }
 
-// upgradeSpec returns spec.upgrade with its defaults.
-func (s *scope) upgradeSpec() coderv1alpha1.UpgradeSpec {
-	spec := ptr.Deref(s.cp.Spec.Upgrade, coderv1alpha1.UpgradeSpec{})
-	return coderv1alpha1.UpgradeSpec{
-		Backup: cmp.Or(spec.Backup, coderv1alpha1.UpgradeBackupIfScheduled), OnFailure: cmp.Or(spec.OnFailure, coderv1alpha1.UpgradeRevert),
-	}
-}
-
 // checkUpgrade reads the schema, and decides whether there is a backup.
 func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 	schedule, err := r.backupTemplate(ctx, s)
 	if err != nil {
 		return err
 	}
-	backup := s.upgradeSpec().Backup
+	backup := upgrade.PolicyOf(s.cp).Backup
 	if schedule == nil && backup == coderv1alpha1.UpgradeBackupRequired {
 		s.upgradeProblem = &workload.Problem{Reason: coderv1alpha1.ReasonBackupUnavailable, Message: fmt.Sprintf(
 			"spec.upgrade.backup is Required, and no CoderBackupSchedule in namespace %q names the control plane; the pods keep the image %q; create one, which may be suspended, or set another value",
@@ -246,23 +238,17 @@ func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// backupTemplate returns the oldest schedule of the control plane, or nil.
+// backupTemplate returns the template of the schedule of the control plane, or nil.
 func (r *Reconciler) backupTemplate(ctx context.Context, s *scope) (*coderv1alpha1.BackupTemplate, error) {
 	list := &coderv1alpha1.CoderBackupScheduleList{}
 	if err := r.kit.Client.List(ctx, list, client.InNamespace(s.cp.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing the backup schedules: %w", err)
 	}
-	var oldest *coderv1alpha1.CoderBackupSchedule
-	for i := range list.Items {
-		schedule := &list.Items[i]
-		if schedule.Spec.ControlPlaneRef.Name == s.cp.Name && schedule.DeletionTimestamp.IsZero() && (oldest == nil || workload.Older(schedule, oldest)) {
-			oldest = schedule
-		}
-	}
-	if oldest == nil {
+	schedule := upgrade.ScheduleOf(s.cp.Name, list.Items)
+	if schedule == nil {
 		return nil, nil
 	}
-	return &oldest.Spec.Template, nil
+	return &schedule.Spec.Template, nil
 }
 
 // schemaVersion reads the version of the schema with a Job. unknown says why it cannot be read. The error is
@@ -418,7 +404,7 @@ func (s *scope) awaitMigration() {
 		cause = fmt.Sprintf("it was not ready within %s", migrationLimit)
 	}
 	s.note("%s", cause)
-	if s.upgradeSpec().OnFailure == coderv1alpha1.UpgradeHold || u.SchemaBefore == 0 {
+	if upgrade.PolicyOf(s.cp).OnFailure == coderv1alpha1.UpgradeHold || u.SchemaBefore == 0 {
 		s.enterPhase(coderv1alpha1.UpgradeFailed)
 		return
 	}
