@@ -16,6 +16,8 @@ import (
 const (
 	image230 = "ghcr.io/coder/coder:v2.30.0"
 	image236 = "ghcr.io/coder/coder:v2.36.0"
+	// imageMissing cannot be pulled.
+	imageMissing = "ghcr.io/coder/coder:v2.99.0"
 )
 
 // wants changes the image in the spec.
@@ -28,8 +30,11 @@ func (f *fixture) wants(image string) {
 func upgraded(t *testing.T, changes ...func(*coderv1alpha1.CoderControlPlane)) *fixture {
 	t.Helper()
 	f := readyFixture(t, changes...)
-	f.withWorld()
 	f.wants(image236)
+	f.Reconcile()
+	f.PodsReady(0)
+	f.Reconcile()
+	f.withWorld()
 	f.Settle()
 	f.World = nil
 	if got := f.Object().Status; got.Version != string(coderdtest.Release236) || got.Image != image236 {

@@ -42,8 +42,20 @@ func (f *fixture) world() (busy bool) {
 	if !f.Has("coder", d) || d.DeletionTimestamp != nil {
 		return busy
 	}
-	if d.Spec.Template.Spec.Containers[0].Image == image236 {
+	switch pod := (&corev1.Pod{}); d.Spec.Template.Spec.Containers[0].Image {
+	case image236:
 		f.coder.SetRelease(coderdtest.Release236)
+	case imageMissing:
+		there := f.Has("coder-rs9-abcde", pod)
+		f.Fault.Without(func() {
+			switch {
+			case there && *d.Spec.Replicas == 0:
+				f.Remove(pod)
+			case !there && *d.Spec.Replicas > 0:
+				f.addPod(fmt.Sprint(9), waitingContainer("ImagePullBackOff", "not found"))
+			}
+		})
+		return f.PodsReady(0) || busy
 	}
 	return f.PodsReady(*d.Spec.Replicas) || busy
 }
