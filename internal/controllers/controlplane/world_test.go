@@ -52,7 +52,8 @@ func (f *fixture) world() (busy bool) {
 			case there && *d.Spec.Replicas == 0:
 				f.Remove(pod)
 			case !there && *d.Spec.Replicas > 0:
-				f.addPod(fmt.Sprint(9), waitingContainer("ImagePullBackOff", "not found"))
+				f.addPod("9", waitingContainer("ImagePullBackOff", "not found"))
+				f.Forward(upgradePatience)
 			}
 		})
 		return f.PodsReady(0) || busy
