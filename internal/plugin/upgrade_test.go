@@ -96,19 +96,20 @@ func TestUpgradeStatus(t *testing.T) {
 	newHarness().run(t, api, "upgrade", "status", "-n", "coder").want(t, 0, "The operator has not upgraded coder/coder to another minor version.\n", "")
 	upgrade := fields{
 		"phase": "Migrating", "fromVersion": "v2.30.0", "fromImage": "coder:v2.30.0", "toImage": "coder:v2.36.1", "schemaBefore": 412,
-		"startedAt": "2026-11-20T02:00:00Z", "phaseStartedAt": "2026-11-20T02:01:00Z", "backup": "coder-upgrade-1",
+		"startedAt": "2026-03-01T11:50:00Z", "phaseStartedAt": "2026-03-01T11:51:00Z", "backup": "coder-upgrade-1",
 	}
 	for phase, code := range map[string]int{"Migrating": 0, "Completed": 0, "Reverted": 1, "Failed": 1} {
 		upgrade["phase"] = phase
-		if code == 1 || phase == "Completed" {
-			upgrade["finishedAt"] = "2026-11-20T02:03:00Z"
+		delete(upgrade, "finishedAt")
+		if phase != "Migrating" {
+			upgrade["finishedAt"] = "2026-03-01T11:53:00Z"
 		}
 		api.setStatus(planes, "coder", fields{"upgrade": upgrade, "conditions": []any{condition("Upgraded", "False", "Upgrade"+phase, "what to do")}})
 		got := newHarness().run(t, api, "upgrade", "status", "-n", "coder", "coder")
 		if got.code != code || got.err != "" {
 			t.Errorf("%s: exit code %d, standard error %q", phase, got.code, got.err)
 		}
-		for _, want := range []string{"from v2.30.0 to v2.36.1", phase + " for", "2026-11-20 02:00:00 UTC", "coder-upgrade-1, not created yet", "412 before", "what to do"} {
+		for _, want := range []string{"from v2.30.0 to v2.36.1", phase + " for 9m", "2026-03-01 11:50:00 UTC", "coder-upgrade-1, not created yet", "412 before", "what to do"} {
 			if !strings.Contains(got.out, want) {
 				t.Errorf("%s: there is no %q in\n%s", phase, want, got.out)
 			}
