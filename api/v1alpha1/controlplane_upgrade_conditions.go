@@ -1,8 +1,12 @@
 package v1alpha1
 
-// ConditionUpgraded is present if Coder was upgraded to another minor version, see status.upgrade. It is
-// false while the upgrade runs and after it has failed, and true when the new Coder responds.
-const ConditionUpgraded = "Upgraded"
+// Condition about upgrades of Coder.
+const (
+	// ConditionUpgraded is present if Coder is or was upgraded to another minor version, see
+	// status.upgrade. It is false while the upgrade runs and after it has failed, and true when the new
+	// Coder responds.
+	ConditionUpgraded = "Upgraded"
+)
 
 // Reasons of the condition Upgraded. Each phase of an upgrade has one, and an Event.
 const (

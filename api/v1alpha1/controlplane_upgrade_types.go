@@ -78,10 +78,11 @@ type UpgradeStatus struct {
 	// Phase is Checking, Stopping, BackingUp, Migrating, Verifying or Reverting while the upgrade runs,
 	// and then Completed, Reverted or Failed.
 	Phase UpgradePhase `json:"phase"`
-	// FromVersion is the version of the Coder that ran, and FromImage is its image.
+	// FromVersion is the version of the Coder that ran.
 	// +optional
 	FromVersion string `json:"fromVersion,omitempty"`
-	FromImage   string `json:"fromImage"`
+	// FromImage is the image of that Coder.
+	FromImage string `json:"fromImage"`
 	// ToImage is the image of the spec. Its tag is the new version.
 	ToImage string `json:"toImage"`
 	// StartedAt is the time when the upgrade began.
