@@ -79,6 +79,11 @@ type CoderControlPlaneSpec struct {
 	// be added or changed after that. It can be removed then.
 	// +optional
 	Bootstrap *BootstrapSpec `json:"bootstrap,omitempty"`
+	// Upgrade describes what happens when the image becomes another minor version of Coder: the old pods
+	// stop, a backup is made, one pod migrates the database, and the old image comes back if that fails.
+	// If spec.deployment.strategy is RollingUpdate, this happens only if this field is set.
+	// +optional
+	Upgrade *UpgradeSpec `json:"upgrade,omitempty"`
 	// EnvUseClusterAccessURL sets CODER_ACCESS_URL to the URL of the Service if none of expose,
 	// extraEnv and envFrom sets the access URL. Defaults to true.
 	// +optional
@@ -319,6 +324,9 @@ type CoderControlPlaneStatus struct {
 	// Restore describes the backup from which the database was restored (spec.bootstrap.fromBackup).
 	// +optional
 	Restore *RestoreStatus `json:"restore,omitempty"`
+	// Upgrade describes the upgrade to another minor version that runs, or the last one.
+	// +optional
+	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
 
 	// LicenseTier is the tier of the licenses in Coder: none, trial, enterprise, premium or
 	// unknown.

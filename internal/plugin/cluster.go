@@ -83,6 +83,8 @@ func newMapper() meta.RESTMapper {
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), meta.RESTScopeNamespace)
+	mapper.Add(coderv1alpha1.GroupVersion.WithKind("CoderBackup"), meta.RESTScopeNamespace)
+	mapper.Add(coderv1alpha1.GroupVersion.WithKind("CoderBackupSchedule"), meta.RESTScopeNamespace)
 	// CoderSelfReview can be created but not read.
 	mapper.Add(aggregationv1alpha1.GroupVersion.WithKind("CoderSelfReview"), meta.RESTScopeNamespace)
 	return mapper

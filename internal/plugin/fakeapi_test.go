@@ -41,7 +41,7 @@ func newFakeAPI(t *testing.T, manifests ...string) *fakeAPI {
 	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
 	t.Cleanup(f.Close)
 	for _, group := range []string{
-		"/apis/coder.com/v1alpha1 codercontrolplanes coderprovisioners coderworkspaceproxies",
+		"/apis/coder.com/v1alpha1 codercontrolplanes coderprovisioners coderworkspaceproxies coderbackups coderbackupschedules",
 		"/apis/aggregation.coder.com/v1alpha1 coderworkspaces codertemplates",
 		"/api/v1 pods persistentvolumeclaims services serviceaccounts secrets namespaces", "/apis/apps/v1 deployments replicasets",
 		"/apis/rbac.authorization.k8s.io/v1 roles rolebindings", "/apis/policy/v1 poddisruptionbudgets",

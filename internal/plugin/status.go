@@ -123,6 +123,9 @@ func workloadHint(kind string, object client.Object, reason, selector string) st
 	case coderv1alpha1.ReasonPodsRefused:
 		pods = "describe replicasets"
 	}
+	if strings.HasPrefix(reason, "Upgrade") {
+		return fmt.Sprintf("kubectl coder upgrade status -n %s %s", object.GetNamespace(), object.GetName())
+	}
 	if pods == "" || selector == "" {
 		return fmt.Sprintf("kubectl -n %s describe %s %s", object.GetNamespace(), strings.ToLower(kind), object.GetName())
 	}

@@ -21,12 +21,12 @@ import (
 func newUpgradeCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade",
-		Short: "See what another version of Coder would do to a control plane",
-		Long:  "Shows what a change of the image of a control plane would do. The change itself is one of spec.image, in Git or with kubectl.",
+		Short: "See what another version of Coder would do to a control plane, and how far an upgrade is",
+		Long:  "Shows what a change of the image of a control plane would do, and how far it is. The change itself is one of spec.image, in Git or with kubectl.",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  helpOrUnknown(nil),
 	}
-	cmd.AddCommand(newUpgradePlanCommand(s))
+	cmd.AddCommand(newUpgradePlanCommand(s), newUpgradeStatusCommand(s))
 	return cmd
 }
 
@@ -92,6 +92,13 @@ func (r *upgradePlanRun) do(ctx context.Context, args []string) error {
 		Allowed: decision.Reason == "", Message: decision.Message, Pods: orderOfPods(cp, facts, decision),
 		Checks: append(slices.Clone(decision.Checks), supportedVersion(facts.Wanted), readyNow(cp), noBuilds(ctx, cluster, cp), noNewerProvisioners(ctx, cluster, cp, facts.Wanted)),
 	}
+	if decision.Phases {
+		backup := backupBefore(ctx, cluster, cp)
+		plan.Checks = append(plan.Checks, backup)
+		if backup.Result == upgrade.Failed {
+			plan.Allowed, plan.Message = false, backup.Message
+		}
+	}
 	if r.format.Structured() {
 		err = r.format.Write(r.Out, plan)
 	} else {
@@ -131,6 +138,12 @@ func orderOfPods(cp *coderv1alpha1.CoderControlPlane, facts upgrade.Facts, decis
 		return "nothing runs yet"
 	case facts.Image == facts.Wanted:
 		return "nothing changes"
+	case decision.Phases:
+		back := "the old image comes back if the new one does not work and has not migrated the database"
+		if upgrade.PolicyOf(cp).OnFailure == coderv1alpha1.UpgradeHold {
+			back = "the new image stays if it does not work"
+		}
+		return "all old pods stop, then one new pod migrates the database, then the others start; Coder does not respond meanwhile; " + back + ends
 	case strategy == nil && decision.StopFirst:
 		return "all old pods stop before the new ones start, so Coder does not respond meanwhile" + ends
 	case strategy != nil && strategy.Type == "Recreate":
@@ -148,6 +161,31 @@ func supportedVersion(wanted string) upgrade.Check {
 		check.Result = upgrade.Passed
 	}
 	return check
+}
+
+// backupBefore says whether the upgrade makes a backup. A failed check means that it does not begin.
+func backupBefore(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) upgrade.Check {
+	const name = "Backup"
+	policy := upgrade.PolicyOf(cp).Backup
+	if policy == coderv1alpha1.UpgradeBackupNever {
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "spec.upgrade.backup is Never, so no backup is made"}
+	}
+	list := &coderv1alpha1.CoderBackupScheduleList{}
+	if err := c.List(ctx, list, client.InNamespace(cp.Namespace)); err != nil {
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "the backup schedules could not be read: " + err.Error()}
+	}
+	schedule := upgrade.ScheduleOf(cp.Name, list.Items)
+	switch {
+	case schedule == nil && policy == coderv1alpha1.UpgradeBackupRequired:
+		return upgrade.Check{Name: name, Result: upgrade.Failed, Message: "spec.upgrade.backup is Required, and no CoderBackupSchedule names the control plane; create one, which may be suspended"}
+	case schedule == nil:
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "no backup is made, because no CoderBackupSchedule names the control plane; create one, which may be suspended"}
+	}
+	message := fmt.Sprintf("a CoderBackup is made while Coder is stopped, like those of CoderBackupSchedule %s", schedule.Name)
+	if last := schedule.Status.LastSuccessTime; last == nil {
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: message + ", which has made none yet; if it fails, the old Coder starts again"}
+	}
+	return upgrade.Check{Name: name, Result: upgrade.Passed, Message: fmt.Sprintf("%s; the last of them is %s", message, schedule.Status.LastSuccessfulBackup)}
 }
 
 func readyNow(cp *coderv1alpha1.CoderControlPlane) upgrade.Check {

@@ -25,7 +25,15 @@ func TestUpgradePlan(t *testing.T) {
 		want    []string
 	}{
 		"a new minor version": {args: "--to 2.37.0", want: []string{
-			"ghcr.io/coder/coder:v2.37.0", "NotADowngrade", "all old pods stop before the new ones start", "sessions to workspaces", "is being built",
+			"ghcr.io/coder/coder:v2.37.0", "NotADowngrade", "all old pods stop, then one new pod migrates the database", "the old image comes back", "sessions to workspaces", "is being built",
+			"Backup", "no CoderBackupSchedule names the control plane",
+		}},
+		"a backup of a schedule": {args: "--to 2.37.0", want: []string{"like those of CoderBackupSchedule nightly", "the last of them is nightly-1"}, prepare: withSchedule(t)},
+		"a backup that is required, and not possible": {args: "--to 2.37.0", code: 1, want: []string{"The operator would refuse it: spec.upgrade.backup is Required"}, prepare: func(api *fakeAPI) {
+			api.change(planes, "coder/coder", func(o fields) { o["spec"].(fields)["upgrade"] = fields{"backup": "Required"} })
+		}},
+		"no backup, and no way back": {args: "--to 2.37.0", want: []string{"spec.upgrade.backup is Never", "the new image stays if it does not work"}, prepare: func(api *fakeAPI) {
+			api.change(planes, "coder/coder", func(o fields) { o["spec"].(fields)["upgrade"] = fields{"backup": "Never", "onFailure": "Hold"} })
 		}},
 		"a version that nobody tried": {args: "--to 2.99.0", want: []string{"VersionSupported", "Warning", "Coder v2.99.0 is newer than the versions"}},
 		"a patch":                     {args: "--to v2.36.2 coder", want: []string{"each new pod starts before an old one stops"}},
@@ -71,4 +79,40 @@ func TestUpgradePlan(t *testing.T) {
 		})
 	}
 	newHarness().run(t, upgradeAPI(t), "upgrade", "plan", "-n", "empty").want(t, 1, "", "there is no control plane in namespace empty")
+}
+
+func withSchedule(t *testing.T) func(*fakeAPI) {
+	return func(api *fakeAPI) {
+		api.apply(t, `apiVersion: coder.com/v1alpha1
+kind: CoderBackupSchedule
+metadata: {name: nightly, namespace: coder}
+spec: {controlPlaneRef: {name: coder}}
+status: {lastSuccessTime: "2026-11-20T02:00:00Z", lastSuccessfulBackup: nightly-1}`)
+	}
+}
+
+func TestUpgradeStatus(t *testing.T) {
+	api := upgradeAPI(t)
+	newHarness().run(t, api, "upgrade", "status", "-n", "coder").want(t, 0, "The operator has not upgraded coder/coder to another minor version.\n", "")
+	upgrade := fields{
+		"phase": "Migrating", "fromVersion": "v2.30.0", "fromImage": "coder:v2.30.0", "toImage": "coder:v2.36.1", "schemaBefore": 412,
+		"startedAt": "2026-03-01T11:50:00Z", "phaseStartedAt": "2026-03-01T11:51:00Z", "backup": "coder-upgrade-1",
+	}
+	for phase, code := range map[string]int{"Migrating": 0, "Completed": 0, "Reverted": 1, "Failed": 1} {
+		upgrade["phase"] = phase
+		delete(upgrade, "finishedAt")
+		if phase != "Migrating" {
+			upgrade["finishedAt"] = "2026-03-01T11:53:00Z"
+		}
+		api.setStatus(planes, "coder", fields{"upgrade": upgrade, "conditions": []any{condition("Upgraded", "False", "Upgrade"+phase, "what to do")}})
+		got := newHarness().run(t, api, "upgrade", "status", "-n", "coder", "coder")
+		if got.code != code || got.err != "" {
+			t.Errorf("%s: exit code %d, standard error %q", phase, got.code, got.err)
+		}
+		for _, want := range []string{"from v2.30.0 to v2.36.1", phase + " for 9m", "2026-03-01 11:50:00 UTC", "coder-upgrade-1, not created yet", "412 before", "what to do"} {
+			if !strings.Contains(got.out, want) {
+				t.Errorf("%s: there is no %q in\n%s", phase, want, got.out)
+			}
+		}
+	}
 }

@@ -43,6 +43,9 @@ func sameImage(a, b string) bool {
 	return tagA != "" && tagA == tagB
 }
 
+// SameImage reports whether two images have the same tag or digest.
+func SameImage(a, b string) bool { return sameImage(a, b) }
+
 // versionOf returns the version in the tag of an image, or nil if there is none.
 func versionOf(image string) *version.Version {
 	tag, _ := split(image)

@@ -10,8 +10,10 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -24,8 +26,12 @@ type Facts struct {
 	Running string
 	// Image is the image of the current pods. It is empty if there are none.
 	Image string
+	// Answered is the image of the Coder that answered last. It is empty if none ever did.
+	Answered string
 	// Wanted is the image that the pods should get.
 	Wanted string
+	// Rolling reports that the spec asks for a rolling update of every image.
+	Rolling bool
 	// Allowed is the value of the annotation coder.com/allow-version.
 	Allowed string
 }
@@ -33,9 +39,11 @@ type Facts struct {
 // FactsOf returns the facts that a control plane contains.
 func FactsOf(cp *coderv1alpha1.CoderControlPlane) Facts {
 	f := Facts{
-		Running: cp.Status.Version, Image: cp.Status.Image, Wanted: cp.Spec.Image,
+		Running: cp.Status.Version, Image: cp.Status.Image, Answered: cp.Status.Image, Wanted: cp.Spec.Image,
 		Allowed: cp.Annotations[coderv1alpha1.AnnotationAllowVersion],
 	}
+	strategy := cp.Spec.Deployment.Strategy
+	f.Rolling = cp.Spec.Upgrade == nil && strategy != nil && strategy.Type == string(appsv1.RollingUpdateDeploymentStrategyType)
 	// The operator does not ask this Coder, so that status.version is not its version.
 	if f.Image != "" && (f.Running == "" || cp.Spec.OperatorAccess.Disabled) {
 		f.Running = Reference(f.Image)
@@ -75,6 +83,9 @@ type Decision struct {
 	// StopFirst reports that the old pods must stop before the new ones start, because the two
 	// images may have different schemas.
 	StopFirst bool
+	// Phases reports that the image goes through the phases of status.upgrade. Otherwise, it is given to
+	// the Deployment at once: a patch, the first image, and the return to the image that answered last.
+	Phases bool
 	// Reason and Message say why the image is refused, and what to do. They are empty if it is not.
 	Reason, Message string
 }
@@ -105,6 +116,7 @@ func Decide(f Facts) Decision {
 			d.Reason, d.Message = refusal(f, check)
 		}
 	}
+	d.Phases = d.Reason == "" && d.StopFirst && !f.Rolling && f.Answered != "" && !sameImage(f.Answered, f.Wanted)
 	return d
 }
 
@@ -162,4 +174,30 @@ func refusal(f Facts, check *Check) (reason, message string) {
 	}
 	return reason, fmt.Sprintf("%s; the pods keep the image %q; %s; the annotation %s: %q on the CoderControlPlane allows the image anyway",
 		check.Message, f.Image, remedy, coderv1alpha1.AnnotationAllowVersion, Reference(f.Wanted))
+}
+
+// ScheduleOf returns the schedule whose template the backup of an upgrade uses: the oldest one that
+// names the control plane, or nil.
+func ScheduleOf(controlPlane string, schedules []coderv1alpha1.CoderBackupSchedule) *coderv1alpha1.CoderBackupSchedule {
+	var oldest *coderv1alpha1.CoderBackupSchedule
+	for i := range schedules {
+		schedule := &schedules[i]
+		if schedule.Spec.ControlPlaneRef.Name != controlPlane || !schedule.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if oldest == nil || schedule.CreationTimestamp.Before(&oldest.CreationTimestamp) ||
+			schedule.CreationTimestamp.Equal(&oldest.CreationTimestamp) && schedule.Name < oldest.Name {
+			oldest = schedule
+		}
+	}
+	return oldest
+}
+
+// PolicyOf returns spec.upgrade with its defaults.
+func PolicyOf(cp *coderv1alpha1.CoderControlPlane) coderv1alpha1.UpgradeSpec {
+	policy := coderv1alpha1.UpgradeSpec{Backup: coderv1alpha1.UpgradeBackupIfScheduled, OnFailure: coderv1alpha1.UpgradeRevert}
+	if spec := cp.Spec.Upgrade; spec != nil {
+		policy.Backup, policy.OnFailure = cmp.Or(spec.Backup, policy.Backup), cmp.Or(spec.OnFailure, policy.OnFailure)
+	}
+	return policy
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
@@ -119,5 +121,67 @@ func TestImageOf(t *testing.T) {
 		if got := ImageOf(c[0], c[1]); got != c[2] {
 			t.Errorf("%s in place of %s is %s, want %s", c[0], c[1], got, c[2])
 		}
+	}
+}
+
+// TestPhases has one line for each change that could go through the phases of an upgrade.
+func TestPhases(t *testing.T) {
+	const from, to = repository + "v2.30.0", repository + "v2.36.1"
+	for name, c := range map[string]struct {
+		facts Facts
+		want  bool
+	}{
+		"a new minor version":                  {Facts{Running: "v2.30.0", Image: from, Answered: from, Wanted: to}, true},
+		"a patch":                              {Facts{Running: "v2.30.0", Image: from, Answered: from, Wanted: repository + "v2.30.1"}, false},
+		"a rolling update in the spec":         {Facts{Running: "v2.30.0", Image: from, Answered: from, Wanted: to, Rolling: true}, false},
+		"before any Coder answered":            {Facts{Image: from, Wanted: to}, false},
+		"back to the image that answered":      {Facts{Running: "v2.30.0", Image: to, Answered: from, Wanted: from}, false},
+		"from one that never answered":         {Facts{Running: "v2.30.0", Image: to, Answered: from, Wanted: repository + "v2.37.0"}, true},
+		"a downgrade":                          {Facts{Running: "v2.36.1", Image: to, Answered: to, Wanted: from}, false},
+		"a downgrade that is allowed":          {Facts{Running: "v2.36.1", Image: to, Answered: to, Wanted: from, Allowed: "2.30.0"}, true},
+		"an unknown version that is allowed":   {Facts{Running: "v2.36.1", Image: to, Answered: to, Wanted: "coder:main", Allowed: "main"}, true},
+		"nothing changes":                      {Facts{Running: "v2.36.1", Image: to, Answered: to, Wanted: to}, false},
+		"another registry with the same image": {Facts{Running: "v2.36.1", Image: to, Answered: to, Wanted: "mirror/coder:v2.36.1"}, false},
+	} {
+		if got := Decide(c.facts); got.Phases != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A RollingUpdate in the spec applies to new minor versions, unless spec.upgrade is set.
+func TestRollingIsAStrategyOfTheSpec(t *testing.T) {
+	cp := &coderv1alpha1.CoderControlPlane{}
+	if FactsOf(cp).Rolling {
+		t.Error("without a strategy")
+	}
+	cp.Spec.Deployment.Strategy = &coderv1alpha1.DeploymentStrategy{Type: "Recreate"}
+	if FactsOf(cp).Rolling {
+		t.Error("with Recreate")
+	}
+	cp.Spec.Deployment.Strategy.Type = "RollingUpdate"
+	if !FactsOf(cp).Rolling {
+		t.Error("with RollingUpdate")
+	}
+	cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{}
+	if FactsOf(cp).Rolling {
+		t.Error("with RollingUpdate and spec.upgrade")
+	}
+}
+
+func TestScheduleOf(t *testing.T) {
+	schedule := func(name, of string, created int64) coderv1alpha1.CoderBackupSchedule {
+		s := coderv1alpha1.CoderBackupSchedule{}
+		s.Name, s.CreationTimestamp, s.Spec.ControlPlaneRef.Name = name, metav1.Unix(created, 0), of
+		return s
+	}
+	gone := schedule("gone", "coder", 1)
+	gone.DeletionTimestamp = &gone.CreationTimestamp
+	all := []coderv1alpha1.CoderBackupSchedule{schedule("new", "coder", 3), schedule("b", "coder", 2), schedule("a", "coder", 2), schedule("other", "dev", 1), gone}
+	if got := ScheduleOf("coder", all); got == nil || got.Name != "a" {
+		t.Errorf("the schedule is %+v", got)
+	}
+	if got := ScheduleOf("nobody", all); got != nil {
+		t.Errorf("the schedule is %+v", got)
 	}
 }

@@ -27,6 +27,11 @@ var backupRules = []rule{
 	{name: "a long name", kinds: []string{schedule}, at: "metadata.name", says: "must have at most 52 characters",
 		badName: strings.Repeat("a", 53), goodName: strings.Repeat("a", 52)},
 
+	{name: "an upgrade with an unknown backup", kinds: []string{controlPlane}, at: "spec.upgrade.backup", says: `Unsupported value: "Always"`,
+		bad: "upgrade: {backup: Always}", good: "upgrade: {backup: Required}"},
+	{name: "an upgrade that fails in an unknown way", kinds: []string{controlPlane}, at: "spec.upgrade.onFailure", says: `Unsupported value: "Rollback"`,
+		bad: "upgrade: {onFailure: Rollback}", good: "upgrade: {onFailure: Hold}"},
+
 	{name: "a restore from two places", kinds: []string{controlPlane}, at: "spec.bootstrap.fromBackup", says: "give exactly one",
 		bad:  "bootstrap: {fromBackup: {name: a, files: {persistentVolumeClaim: {claimName: b}, directory: c/d}}}",
 		good: "bootstrap: {fromBackup: {files: {persistentVolumeClaim: {claimName: b}, directory: c/d}}}"},

@@ -41,6 +41,7 @@ func testCoderUpgrade(t *testing.T) {
 		return kubectl(t, "-n", sampleNamespace, "get", "pods", "-l", "com.coder.workspace.name=live", "-o",
 			"jsonpath={range .items[*]}{.metadata.uid} restarted {.status.containerStatuses[0].restartCount}{end}")
 	}
+	scheduleBackups(t)
 	before, inCoder, runs := keptOf(t), heldInCoder(t), pod()
 	seen := watchAll(t, "coderworkspaces", "codertemplates")
 	for i, image := range append(older[1:], coderImage) {
@@ -64,6 +65,12 @@ func testCoderUpgrade(t *testing.T) {
 		t.Logf("from %s to %s in %.1f s", older[i], want, time.Since(start).Seconds())
 		// It may survive: its connection is made again if both ends reach the new Coder soon enough.
 		t.Logf("the session has ended: %t; it wrote %q", session.hasEnded() == nil, session.text())
+		name := backedUp(t, "Completed")
+		t.Logf("%s", coderGives(t, 0, "Completed for", "", "upgrade", "status", "-n", sampleNamespace))
+		_, from, _ := strings.Cut(older[i], ":")
+		if version := field(get(t, "-n", sampleNamespace, "cbak", name), "status", "coderVersion"); !strings.HasPrefix(version, from) {
+			t.Errorf("the backup is that of Coder %s, want %s", version, from)
+		}
 		waitCondition(t, "AgentsConnected", "True", "", "-n", sampleNamespace, "cws", live)
 		if out := inWorkspace(t, live, "echo still here"); out != "still here\n" {
 			t.Errorf("with %s the command wrote %q", want, out)
@@ -82,6 +89,7 @@ func testCoderUpgrade(t *testing.T) {
 	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	kubectl(t, "-n", sampleNamespace, "delete", "cws", "--all", "--timeout=5m")
 	kubectl(t, "-n", sampleNamespace, "delete", "ctpl", "--all", "--timeout=5m")
+	removeBackups(t)
 	kubectl(t, "-n", sampleNamespace, "delete", "ccp", "coder", "--timeout=5m")
 	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=5m")
 }
@@ -124,4 +132,72 @@ func keptOf(t *testing.T) map[string]string {
 		return slices.Contains([]string{"CoderControlPlane", "Deployment", "ReplicaSet", "Pod"}, strings.Split(name, "/")[1])
 	})
 	return state
+}
+
+// scheduleBackups creates a suspended schedule, from which upgrades take their backups.
+func scheduleBackups(t *testing.T) {
+	t.Helper()
+	claim, _, _ := strings.Cut(sample(t, "coderbackup"), "\n---\n")
+	apply(t, claim)
+	schedule := strings.Replace(sample(t, "coderbackupschedule"), "  keepLast: 7", "  suspend: true", 1)
+	apply(t, strings.Replace(schedule, "  template:\n", "  template:\n    image: "+os.Getenv("E2E_POSTGRES_IMAGE")+"\n", 1))
+}
+
+func removeBackups(t *testing.T) {
+	t.Helper()
+	kubectl(t, "-n", sampleNamespace, "delete", "cbaks", "--all", "--timeout=2m")
+	kubectl(t, "-n", sampleNamespace, "delete", "cbak", "--all", "--timeout=2m")
+	kubectl(t, "-n", sampleNamespace, "delete", "pvc", "coder-backups", "--timeout=2m")
+}
+
+// backedUp waits for the end of an upgrade, and returns the name of its complete backup.
+func backedUp(t *testing.T, phase string) string {
+	t.Helper()
+	status := "False"
+	if phase == "Completed" {
+		status = "True"
+	}
+	waitCondition(t, "Upgraded", status, "Upgrade"+phase, "-n", sampleNamespace, "ccp", "coder")
+	name := field(get(t, "-n", sampleNamespace, "ccp", "coder"), "status", "upgrade", "backup")
+	waitCondition(t, "Complete", "True", "", "-n", sampleNamespace, "cbak", name)
+	return name
+}
+
+// testUpgradeTakenBack upgrades Coder to an image that cannot be pulled. The old Coder comes back with all
+// that it had, and the image is not tried again.
+func testUpgradeTakenBack(t *testing.T) {
+	explain(t, sampleNamespace)
+	withPlugin(t)
+	scheduleBackups(t)
+	before, inDatabase, inCoder := keptOf(t), rowsOf(t, "coder"), heldInCoder(t)
+	seen := watchAll(t, "coderworkspaces", "codertemplates")
+	start := time.Now()
+	wants := func(image string) {
+		t.Helper()
+		kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+image+`"}}`)
+	}
+	wants(strings.Split(coderImage, ":")[0] + ":v2.99.0")
+	waitCondition(t, "Upgraded", "False", "UpgradeMigrating", "-n", sampleNamespace, "ccp", "coder")
+	t.Logf("the old Coder is stopped and backed up after %.1f s", time.Since(start).Seconds())
+	waitCondition(t, "Upgraded", "False", "UpgradeReverted", "-n", sampleNamespace, "ccp", "coder")
+	t.Logf("the old Coder is back after %.1f s", time.Since(start).Seconds())
+	waitCondition(t, "Stalled", "True", "UpgradeReverted", "-n", sampleNamespace, "ccp", "coder")
+	waitCondition(t, "DeploymentAvailable", "True", "", "-n", sampleNamespace, "ccp", "coder")
+	backedUp(t, "Reverted")
+	if got := sampleImage(t); got != coderImage {
+		t.Errorf("the image is %s", got)
+	}
+	coderGives(t, 1, "Reverted for", "", "upgrade", "status", "-n", sampleNamespace)
+	coderGives(t, 4, "UpgradeReverted", "", "status", "-n", sampleNamespace, "--installation=false")
+	compareStates(t, before, keptOf(t))
+	if diff := cmp.Diff(inDatabase, rowsOf(t, "coder")); diff != "" {
+		t.Errorf("the database has other rows (-before +now):\n%s", diff)
+	}
+	if diff := cmp.Diff(inCoder, heldInCoder(t)); diff != "" {
+		t.Errorf("Coder has something else (-before +now):\n%s", diff)
+	}
+	seen.nothingDeleted(t)
+	wants(coderImage)
+	sampleReady(t)
+	removeBackups(t)
 }

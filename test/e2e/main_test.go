@@ -74,6 +74,7 @@ func TestOperation(t *testing.T) {
 		t.Run("token refused", testTokenRefused)
 		t.Run("nothing secret is told", testNothingSecretIsTold)
 		t.Run("backup", testBackup)
+		t.Run("upgrade taken back", testUpgradeTakenBack)
 		t.Run("Prometheus", testPrometheus)
 		t.Run("killed during writes", testKilledDuringWrites)
 		t.Run("Coder unreachable", testCoderUnreachable)

@@ -229,6 +229,12 @@ func (d specGenerator) coder(s *coderv1alpha1.CoderControlPlaneSpec) {
 	default:
 		s.ExtraEnv = append(s.ExtraEnv, newControlPlane().Spec.ExtraEnv...)
 	}
+	d.maybe(func() {
+		s.Upgrade = &coderv1alpha1.UpgradeSpec{
+			Backup:    pick(d, coderv1alpha1.UpgradeBackupRequired, coderv1alpha1.UpgradeBackupIfScheduled, coderv1alpha1.UpgradeBackupNever),
+			OnFailure: pick(d, coderv1alpha1.UpgradeRevert, coderv1alpha1.UpgradeHold),
+		}
+	})
 	d.maybe(func() { s.EnvUseClusterAccessURL = ptr.To(false) })
 	d.maybe(func() { s.ProvisionerPSKSecretRef = &coderv1alpha1.PSKSecretReference{Name: "some", Key: "psk"} })
 	// The first admin is created once and does not follow later changes of the spec.

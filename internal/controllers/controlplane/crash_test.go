@@ -23,8 +23,9 @@ type scenario struct {
 	// fresh starts with a control plane that was never reconciled.
 	fresh bool
 	act   func(f *licensedFixture)
-	// unready is true if nothing runs in the end, because no pod is wanted.
-	unready bool
+	// unready is true if nothing runs in the end, because no pod is wanted. reverted is true if an upgrade
+	// was taken back in the end.
+	unready, reverted bool
 }
 
 // licensedFixture is a fixture with the names of licenses by their text.
@@ -65,7 +66,15 @@ func scenarios() map[string]scenario {
 			f.Get("coder-operator-token", token)
 			f.Remove(token)
 		}},
-		"scaled to zero":         {unready: true, act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) })},
+		"scaled to zero": {unready: true, act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) })},
+		"another minor version": {act: func(f *licensedFixture) {
+			f.Create(schedule())
+			f.wants(image236)
+		}},
+		"an upgrade that is taken back": {reverted: true, act: func(f *licensedFixture) {
+			f.Create(schedule())
+			f.wants(imageMissing)
+		}},
 		"delete":                 {act: func(f *licensedFixture) { f.Delete() }},
 		"delete everything":      {spec: everything, act: func(f *licensedFixture) { f.Delete() }},
 		"delete with access off": {spec: disabled, act: func(f *licensedFixture) { f.Delete() }},
@@ -169,6 +178,9 @@ func (s scenario) mustEnd(f *licensedFixture) {
 	f.T.Helper()
 	switch {
 	case f.Gone():
+	case s.reverted:
+		f.mustBeIn(coderv1alpha1.UpgradeReverted)
+		f.mustHavePods(image230, 1)
 	case s.unready:
 		f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
 	default:

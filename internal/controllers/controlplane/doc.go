@@ -13,6 +13,9 @@
 // operator's token is revoked. The status is computed only from the scope. It is written at the end
 // of every pass, also of a failed one, if it changed.
 //
+// An upgrade to another minor version goes through phases (upgrade.go). They are recorded in
+// status.upgrade.
+//
 // Invariants in addition to those of package workload:
 //
 //   - A working Coder is checked once an hour, whatever the reason for other passes is.
@@ -21,4 +24,7 @@
 //   - status.objectNamePrefix never changes. The first control plane of a namespace is
 //     decided under one lock, from an earlier decision of this process or from an
 //     uncached list. Only the leader runs this controller.
+//   - A phase of an upgrade acts only when it is recorded, and never from a stale cache. So the same
+//     phase is repeated after a crash at any write. The old image comes back only if the version of the
+//     schema was read before and after, while no pod ran, and is the same.
 package controlplane

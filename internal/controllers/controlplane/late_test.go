@@ -65,7 +65,7 @@ func TestStaleReads(t *testing.T) {
 	kubetest.SkipWithRace(t)
 	t.Parallel()
 	all := scenarios()
-	for _, name := range []string{"create everything", "change everything", "access disabled", "token Secret deleted", "delete everything"} {
+	for _, name := range []string{"create everything", "change everything", "access disabled", "token Secret deleted", "another minor version", "delete everything"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := all[name]

@@ -23,6 +23,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
 // Reconciler reconciles CoderControlPlanes. Use New to create one.
@@ -53,6 +54,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		Further: func(b *builder.Builder) {
 			// A CoderMirrorState has the namespace and the name of its control plane.
 			b.Watches(&metadatav1alpha1.CoderMirrorState{}, &handler.EnqueueRequestForObject{}).WatchesRawSource(r.refusals.source())
+			b.Watches(&coderv1alpha1.CoderBackup{}, handler.EnqueueRequestsFromMapFunc(upgradeOf))
+			b.Watches(&coderv1alpha1.CoderBackupSchedule{}, handler.EnqueueRequestsFromMapFunc(upgradeOf))
 			b.Watches(&coderv1alpha1.CoderControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.siblings),
 				builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 		},
@@ -148,6 +151,8 @@ const (
 	stepShared  = "shared database"
 	stepVersion = "version"
 	stepRestore = "restore"
+	stepUpgrade = "upgrade"
+	stepAdvance = "progress of the upgrade"
 )
 
 // stepsFor returns the control plane's own steps and those that all kinds share (workload/steps.go).
@@ -163,11 +168,13 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 	begin := append(r.kit.Begin(&s.Pass),
 		workload.NewStep(stepShared, s, r.findSharedDatabase, workload.StepFinalizer),
 		workload.NewStep(stepVersion, s, decideVersion, workload.StepFinalizer),
+		workload.NewStep(stepUpgrade, s, r.planUpgrade, workload.StepFinalizer),
 		workload.NewStep(stepRestore, s, r.restoreDatabase, workload.StepFinalizer))
-	shared := r.kit.Steps(&s.Pass, stepRestore)
+	shared := r.kit.Steps(&s.Pass, stepRestore, stepUpgrade)
+	advance := workload.NewStep(stepAdvance, s, r.advanceUpgrade, stepUpgrade, workload.StepDeployment)
 	if s.accessDisabled() {
 		return slices.Concat(begin, []workload.Step{workload.NewStep(stepKeep, s, r.keepService)}, shared,
-			[]workload.Step{workload.NewStep(stepRevoke, s, r.revokeDisabled, workload.StepService)})
+			[]workload.Step{workload.NewStep(stepRevoke, s, r.revokeDisabled, workload.StepService), advance})
 	}
 	return append(slices.Concat(begin, shared),
 		workload.NewStep(stepPrefix, s, r.decidePrefix, workload.StepFinalizer),
@@ -175,6 +182,7 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 		workload.NewStep(stepCoder, s, r.askCoder, workload.StepDeployment, workload.StepService),
 		workload.NewStep(stepAccess, s, r.ensureAccess, stepCoder),
 		workload.NewStep(stepLicense, s, r.ensureLicense, stepAccess),
+		advance,
 	)
 }
 
@@ -211,6 +219,13 @@ type scope struct {
 	// with Coder's first response.
 	refused      *workload.Problem
 	versionComes bool
+	// facts and decision are about the image of the spec.
+	facts    upgrade.Facts
+	decision upgrade.Decision
+	// upgrade is the upgrade that runs or ran last, as it is after this pass, or nil. upgradeProblem is why
+	// it cannot begin.
+	upgrade        *coderv1alpha1.UpgradeStatus
+	upgradeProblem *workload.Problem
 	// restore is the Job that restores the database, or nil if none is needed or known. restoreProblem is
 	// why there is none.
 	restore        *workload.JobRun
@@ -227,7 +242,7 @@ func kind() workload.Kind {
 }
 
 func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
-	s := &scope{cp: cp, prefix: cp.Status.ObjectNamePrefix}
+	s := &scope{cp: cp, prefix: cp.Status.ObjectNamePrefix, upgrade: cp.Status.Upgrade.DeepCopy()}
 	s.Pass = r.kit.NewPass(kind(), cp, &cp.Status.WorkloadStatus, resources.ControlPlane(cp, r.kit.Cluster))
 	s.Hooks = workload.Hooks{
 		Unconfigured: s.databaseMissing, Explain: s.databaseTrouble, MissingReference: s.databaseSecretMissing,

@@ -41,6 +41,7 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	}
 	status.ObjectNamePrefix = s.prefix
 	setRestore(s, &status)
+	status.Upgrade = s.upgrade
 	setToken(s, &status)
 	setEverServed(s, &status)
 	if s.Granted != nil {
@@ -73,6 +74,7 @@ func summary(s *scope, parts []metav1.Condition) workload.Summary {
 		Stalled: func(part *metav1.Condition) bool {
 			return part.Reason == coderv1alpha1.ReasonDatabaseMissing || part.Reason == coderv1alpha1.ReasonDatabaseSchemaNewer ||
 				part.Type == coderv1alpha1.ConditionVersionAllowed && !s.versionComes ||
+				part.Type == coderv1alpha1.ConditionUpgraded && s.upgradeStalled() ||
 				part.Type == coderv1alpha1.ConditionDatabaseRestored && restoreStalled(s) ||
 				part.Type == coderv1alpha1.ConditionOperatorAccess && s.access != nil && s.access.State == ensure.Failed ||
 				part.Type == coderv1alpha1.ConditionLicenseApplied && licenseStalled(s)
@@ -135,7 +137,7 @@ func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.C
 	if s.Deleting() {
 		return nil
 	}
-	return workload.Parts(databaseRestored(s, status), new(s.ResourcesApplied()), versionAllowed(s), versionSupported(s, status), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
+	return workload.Parts(databaseRestored(s, status), new(s.ResourcesApplied()), versionAllowed(s), s.upgraded(), versionSupported(s, status), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
 		s.databaseExclusive(), licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported())
 }
 

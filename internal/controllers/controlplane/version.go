@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
@@ -21,6 +23,9 @@ func decideVersion(_ context.Context, s *scope) error {
 	facts.Wanted = resources.WantedImage(s.Workload)
 	if d := s.Current; d != nil {
 		facts.Image = resources.ImageOf(s.Workload, &d.Spec.Template)
+		if facts.Answered != "" && stopped(d) {
+			facts.Image = facts.Answered // No pod ran with an image that the Deployment got since.
+		}
 		// These pods were not asked yet: the Deployment was taken over, or the operator was away while they
 		// became ready. status.version is that of other pods.
 		if facts.Image != s.cp.Status.Image && workload.Serves(d) {
@@ -28,17 +33,21 @@ func decideVersion(_ context.Context, s *scope) error {
 		}
 		s.Workload.StopFirst = workload.StopsFirst(d)
 	}
-	decision := upgrade.Decide(facts)
-	if decision.Reason == "" {
-		s.Workload.StopFirst = s.Workload.StopFirst || decision.StopFirst
+	s.facts, s.decision = facts, upgrade.Decide(facts)
+	if s.decision.Reason == "" {
 		return nil
 	}
-	s.refused = &workload.Problem{Reason: decision.Reason, Message: workload.Redact(decision.Message)}
+	s.refused = &workload.Problem{Reason: s.decision.Reason, Message: workload.Redact(s.decision.Message)}
 	s.Workload.HeldImage = facts.Image
 	if s.versionComes {
-		return ensure.Waits(decision.Reason, workload.PollInterval, "waiting until Coder tells its version")
+		return ensure.Waits(s.decision.Reason, workload.PollInterval, "waiting until Coder tells its version")
 	}
 	return nil
+}
+
+// stopped reports whether a Deployment has no pods, and none are wanted.
+func stopped(d *appsv1.Deployment) bool {
+	return ptr.Deref(d.Spec.Replicas, 1) == 0 && d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas == 0
 }
 
 // versionAllowed returns a condition only if the image of the spec is refused.

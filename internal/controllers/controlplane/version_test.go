@@ -16,6 +16,8 @@ import (
 const (
 	image230 = "ghcr.io/coder/coder:v2.30.0"
 	image236 = "ghcr.io/coder/coder:v2.36.0"
+	// imageMissing cannot be pulled.
+	imageMissing = "ghcr.io/coder/coder:v2.99.0"
 )
 
 // wants changes the image in the spec.
@@ -31,10 +33,10 @@ func upgraded(t *testing.T, changes ...func(*coderv1alpha1.CoderControlPlane)) *
 	f.wants(image236)
 	f.Reconcile()
 	f.PodsReady(0)
+	f.Reconcile()
+	f.withWorld()
 	f.Settle()
-	f.coder.SetRelease(coderdtest.Release236)
-	f.PodsReady(1)
-	f.Settle()
+	f.World = nil
 	if got := f.Object().Status; got.Version != string(coderdtest.Release236) || got.Image != image236 {
 		t.Fatalf("after the upgrade the status is %+v", got)
 	}
@@ -50,7 +52,7 @@ func (f *fixture) mustRun(when, image string, strategy appsv1.DeploymentStrategy
 	}
 }
 
-// A new minor version stops the old pods first. The strategy returns when the new ones are ready.
+// The strategy decides about a patch, and about a new minor version only if it is in the spec.
 func TestOrderOfPods(t *testing.T) {
 	f := readyFixture(t)
 	f.mustRun("at first", image230, appsv1.RollingUpdateDeploymentStrategyType)
@@ -58,22 +60,8 @@ func TestOrderOfPods(t *testing.T) {
 	f.Settle()
 	f.mustRun("for a patch", "ghcr.io/coder/coder:v2.30.9", appsv1.RollingUpdateDeploymentStrategyType)
 
-	f.wants(image236)
-	f.Reconcile()
-	f.mustRun("for a new minor version", image236, appsv1.RecreateDeploymentStrategyType)
-	f.PodsReady(0)
-	f.Settle()
-	f.mustRun("while no pod is ready", image236, appsv1.RecreateDeploymentStrategyType)
-	f.restart()
-	f.Settle()
-	f.mustRun("after a restart of the operator", image236, appsv1.RecreateDeploymentStrategyType)
-	before := f.Deployment().Spec.Template
-	f.coder.SetRelease(coderdtest.Release236)
-	f.PodsReady(1)
-	f.Settle()
-	f.mustRun("afterwards", image236, appsv1.RollingUpdateDeploymentStrategyType)
-	if f.Deployment().Spec.Template.String() != before.String() {
-		t.Error("the strategy came back with another pod template, which is a second rollout")
+	if u := f.Object().Status.Upgrade; u != nil {
+		t.Errorf("a patch is an upgrade in phases: %+v", u)
 	}
 
 	explicit := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
@@ -113,14 +101,13 @@ func TestADowngradeIsRefused(t *testing.T) {
 	f.Settle()
 	f.mustRun("while Coder is down", image236, appsv1.RollingUpdateDeploymentStrategyType)
 
+	f.withWorld()
 	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
 		cp.Annotations = map[string]string{coderv1alpha1.AnnotationAllowVersion: "2.30.0"}
 	})
-	f.Reconcile()
-	f.mustRun("after the annotation", image230, appsv1.RecreateDeploymentStrategyType)
-	f.coder.SetRelease(coderdtest.Release230)
-	f.PodsReady(1)
 	f.Settle()
+	f.mustRun("after the annotation", image230, appsv1.RollingUpdateDeploymentStrategyType)
+	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
 	f.MustNotHave(coderv1alpha1.ConditionVersionAllowed)
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 	if got := f.Object().Status.Version; got != string(coderdtest.Release230) {
@@ -143,10 +130,12 @@ func TestSettingTheImageBackEndsTheRefusal(t *testing.T) {
 // The pods of the new version never answered, so there is no proof that the schema changed.
 func TestAnUpgradeThatNeverAnsweredCanBeTakenBack(t *testing.T) {
 	f := readyFixture(t)
-	f.wants("ghcr.io/coder/coder:v2.99.0")
-	f.Reconcile()
-	f.PodsReady(0)
+	u := f.withWorld()
+	u.broken = "ghcr.io/coder/coder:v2.99.0"
+	f.wants(u.broken)
 	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeMigrating)
+	f.World = nil
 	f.wants(image230)
 	f.Reconcile()
 	f.mustRun("after the image was set back", image230, appsv1.RecreateDeploymentStrategyType)
@@ -213,14 +202,9 @@ func TestAnAdoptedDeploymentIsAskedFirst(t *testing.T) {
 
 // The operator was away while the new version became ready and migrated the database.
 func TestADowngradeIsRefusedIfNobodySawTheUpgrade(t *testing.T) {
-	f := readyFixture(t)
-	f.wants(image236)
-	f.Reconcile()
-	f.PodsReady(1)
-	f.coder.SetRelease(coderdtest.Release236)
-	// The pods of the fixture were ready in the pass before.
+	f := upgraded(t)
 	cp := f.Object()
-	cp.Status.Image, cp.Status.Version = image230, string(coderdtest.Release230)
+	cp.Status.Upgrade, cp.Status.Image, cp.Status.Version = nil, image230, string(coderdtest.Release230)
 	f.UpdateStatus(cp)
 	f.wants(image230)
 	f.restart()

@@ -24,6 +24,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 )
@@ -32,10 +33,30 @@ import (
 // something to do.
 func (f *fixture) world() (busy bool) {
 	f.T.Helper()
-	f.Fault.Without(func() { busy = f.runJob() })
+	f.Fault.Without(func() {
+		busy = f.runJob()
+		busy = f.endSchemaJobs("412") || busy
+		busy = f.endBackups(coderv1alpha1.BackupCompleted) || busy
+	})
 	d := &appsv1.Deployment{}
 	if !f.Has("coder", d) || d.DeletionTimestamp != nil {
 		return busy
+	}
+	switch pod := (&corev1.Pod{}); d.Spec.Template.Spec.Containers[0].Image {
+	case image236:
+		f.coder.SetRelease(coderdtest.Release236)
+	case imageMissing:
+		there := f.Has("coder-rs9-abcde", pod)
+		f.Fault.Without(func() {
+			switch {
+			case there && *d.Spec.Replicas == 0:
+				f.Remove(pod)
+			case !there && *d.Spec.Replicas > 0:
+				f.addPod("9", waitingContainer("ImagePullBackOff", "not found"))
+				f.Forward(upgradePatience)
+			}
+		})
+		return f.PodsReady(0) || busy
 	}
 	return f.PodsReady(*d.Spec.Replicas) || busy
 }
@@ -82,12 +103,13 @@ func kindsOfPictures() []client.ObjectList {
 	return []client.ObjectList{
 		&coderv1alpha1.CoderControlPlaneList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
 		&corev1.SecretList{}, &batchv1.JobList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &policyv1.PodDisruptionBudgetList{},
+		&coderv1alpha1.CoderBackupList{}, &coderv1alpha1.CoderBackupScheduleList{},
 		&networkingv1.NetworkPolicyList{}, &networkingv1.IngressList{}, &gatewayv1.HTTPRouteList{}, &monitoringv1.ServiceMonitorList{},
 	}
 }
 
 // generated matches values that differ in each run: ids, checksums, and times.
-var generated = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{64}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+var generated = regexp.MustCompile(`-\d{10}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{64}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
 // picture returns all objects in the cluster and in Coder without values that differ in each run.
 // The given texts replace licenses by their names.

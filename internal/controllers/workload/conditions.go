@@ -57,7 +57,10 @@ func (p *Pass) DeploymentAvailable() metav1.Condition {
 }
 
 func (p *Pass) scaledToZero() string {
-	if p.Workload.KeepReplicas {
+	switch {
+	case p.Workload.HeldReplicas != nil:
+		return "the pods are stopped for an upgrade"
+	case p.Workload.KeepReplicas:
 		return "the Deployment was scaled to 0, so no pod runs"
 	}
 	return "spec.replicas is 0, so no pod runs"

@@ -37,6 +37,13 @@ func warns(reason string) bool {
 	}, reason)
 }
 
+// progresses reports whether a reason belongs to a phase that takes long and is no problem.
+func progresses(reason string) bool {
+	return slices.Contains([]string{
+		coderv1alpha1.ReasonUpgradeChecking, coderv1alpha1.ReasonUpgradeStopping, coderv1alpha1.ReasonUpgradeBackingUp, coderv1alpha1.ReasonUpgradeMigrating,
+	}, reason)
+}
+
 // tellChanges records an Event for each condition that fails for a new reason, and for each
 // condition that becomes true after such a failure. Ready copies its reason from another condition,
 // so it gets an Event only when it becomes true. A condition that is true from the beginning gets
@@ -49,6 +56,8 @@ func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
 		case c.Status == metav1.ConditionTrue && warns(c.Reason):
 			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)
 		case c.Status == metav1.ConditionTrue && (works(c) || reported(before, c.Type)):
+			t.Tell(p, corev1.EventTypeNormal, c.Reason, c.Message)
+		case c.Type != coderv1alpha1.ConditionReady && progresses(c.Reason):
 			t.Tell(p, corev1.EventTypeNormal, c.Reason, c.Message)
 		case c.Status == metav1.ConditionFalse && c.Type != coderv1alpha1.ConditionReady && !quiet(c.Reason):
 			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)

@@ -149,6 +149,9 @@ func (v *versions) behind(p *Pass) bool {
 	return err == nil && order < 0
 }
 
+// Behind reports whether the pass read an older object than the one that was last written.
+func (t *Toolkit) Behind(p *Pass) bool { return t.versions.behind(p) }
+
 func versionKeyOf(p *Pass) versionKey {
 	return versionKey{kind: p.Kind.Name, name: client.ObjectKeyFromObject(p.Object)}
 }

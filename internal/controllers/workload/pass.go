@@ -108,7 +108,7 @@ func (p *Pass) Deleting() bool { return !p.Object.GetDeletionTimestamp().IsZero(
 // Wanted returns the desired number of pods: that of the spec, or the number to which the
 // Deployment was scaled since.
 func (p *Pass) Wanted() int32 {
-	if p.Workload.KeepReplicas && p.Deployment != nil && p.Deployment.Spec.Replicas != nil {
+	if p.Workload.HeldReplicas == nil && p.Workload.KeepReplicas && p.Deployment != nil && p.Deployment.Spec.Replicas != nil {
 		return *p.Deployment.Spec.Replicas
 	}
 	return resources.Replicas(p.Workload)

@@ -97,7 +97,7 @@ func (t *Toolkit) scaledByOthers(ctx context.Context, p *Pass) (bool, error) {
 	// A stale cache may not contain the last change of an autoscaler. With this resource version,
 	// an apply that would undo the change fails.
 	p.seen = d.ResourceVersion
-	asked := strconv.Itoa(int(resources.Replicas(p.Workload)))
+	asked := strconv.Itoa(int(resources.SpecReplicas(p.Workload)))
 	return d.Annotations[coderv1alpha1.AnnotationReplicas] == asked && replicasOwnedByOthers(d, fieldOwner), nil
 }
 

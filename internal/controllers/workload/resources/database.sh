@@ -1,4 +1,4 @@
-# database.sh backup|restore|delete: runs in a Job, with the programs of PostgreSQL and a POSIX shell. The result is
+# database.sh backup|restore|delete|schema_version: runs in a Job, with the programs of PostgreSQL and a POSIX shell. The result is
 # the container's termination message, as lines of name=value; after a failure reason and message. Exit code 3 means
 # that another attempt would fail too. The files are in /backups, on the volume of the backup.
 set -eu
@@ -6,7 +6,7 @@ umask 027
 export LC_ALL=C
 # The tests set other places.
 work="${WORK:-/work}" backups="${BACKUPS:-/backups}" result="${RESULT:-/dev/termination-log}"
-log="$work/log" directory="$backups/$BACKUP_DIRECTORY" partial="$backups/.incomplete-$BACKUP_UID"
+log="$work/log" directory="$backups/${BACKUP_DIRECTORY:-}" partial="$backups/.incomplete-${BACKUP_UID:-}"
 : >"$log"
 
 stop() { # exit code, reason, message
@@ -87,6 +87,12 @@ report() {
     grep -E '^(coderVersion|schemaVersion|postgresVersion|encryptionKeys|size)=' "$directory/manifest"
     echo "sha256=$(sed -n 's/  database.dump$//p' "$directory/SHA256SUMS")"
   } >"$result"
+}
+
+schema_version() {
+  connect
+  before=$(schema) || fail DatabaseUnsuitable "the database has no schema of Coder: $(said)"
+  echo "schemaVersion=$before" >"$result"
 }
 
 backup() {

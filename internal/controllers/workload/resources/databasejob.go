@@ -29,6 +29,7 @@ const (
 	ModeBackup  DatabaseJobMode = "backup"
 	ModeRestore DatabaseJobMode = "restore"
 	ModeDelete  DatabaseJobMode = "delete"
+	ModeSchema  DatabaseJobMode = "schema_version"
 )
 
 const (
@@ -52,6 +53,7 @@ type DatabaseJobSpec struct {
 	// Name is the name of the Job.
 	Name   string
 	Client coderv1alpha1.DatabaseClient
+	// Volume is the volume of the backup. ModeSchema has none.
 	Volume coderv1alpha1.BackupVolume
 	// DeadlineSeconds is the time in which the Job must end. TTLSeconds is the time after which it is
 	// deleted, or nil if it stays.
@@ -83,15 +85,15 @@ func DatabaseJob(cp *coderv1alpha1.CoderControlPlane, w Workload, job DatabaseJo
 	container.Resources = databaseResources(job.Client.Resources)
 	container.SecurityContext.ReadOnlyRootFilesystem = ptr.To(true)
 	container.TerminationMessagePolicy = corev1.TerminationMessageReadFile
-	readOnly := job.Mode == ModeRestore
-	container.VolumeMounts = append(container.VolumeMounts,
-		corev1.VolumeMount{Name: backupsVolume, MountPath: backupsPath, ReadOnly: readOnly}, corev1.VolumeMount{Name: workVolume, MountPath: workPath})
+	if job.Mode != ModeSchema {
+		claim := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: job.Volume.ClaimName}
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: backupsVolume, MountPath: backupsPath, ReadOnly: job.Mode == ModeRestore})
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: backupsVolume, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
+	}
 	// The password of the database is in this volume while the pod runs.
 	memory := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: ptr.To(resource.MustParse("16Mi"))}
-	claim := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: job.Volume.ClaimName}
-	pod.Volumes = append(pod.Volumes,
-		corev1.Volume{Name: backupsVolume, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}},
-		corev1.Volume{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: memory}})
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: workVolume, MountPath: workPath})
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: memory}})
 	pod.Containers = []corev1.Container{container}
 	pod.SecurityContext = writableVolumes(w, pod.SecurityContext)
 	labels := merged(coderv1alpha1.ControlPlaneLabels(cp.Name), map[string]string{coderv1alpha1.LabelName: databaseJobPodName})

@@ -84,3 +84,22 @@ func TestDatabaseJobIsRestricted(t *testing.T) {
 		}
 	}
 }
+
+// The Job that reads the schema has no volume of backups.
+func TestSchemaJobHasNoVolume(t *testing.T) {
+	job, err := databaseJob(t, ModeSchema, coderv1alpha1.WorkloadSpec{EnvFrom: []corev1.EnvFromSource{{Prefix: "A"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := job.Spec.Template.Spec
+	for _, volume := range pod.Volumes {
+		if volume.PersistentVolumeClaim != nil {
+			t.Errorf("the pod has the volume %+v", volume)
+		}
+	}
+	for _, mount := range pod.Containers[0].VolumeMounts {
+		if mount.Name == backupsVolume {
+			t.Errorf("the container mounts %+v", mount)
+		}
+	}
+}

@@ -216,3 +216,16 @@ func TestScriptRefusesToRestore(t *testing.T) {
 	s.write("backups/coder/first/database.dump", "the dump\n")
 	s.mustWork(ModeRestore, "RESTORE_IMAGE_VERSION=sha256:abc", "RESTORE_ALLOWED=true")
 }
+
+func TestScriptReadsTheSchema(t *testing.T) {
+	s := newScript(t)
+	for _, name := range []string{"BACKUP_UID", "BACKUP_DIRECTORY"} {
+		delete(s.env, name)
+	}
+	for schema, want := range map[string]string{"512": "schemaVersion=512\n", "512 dirty": "schemaVersion=512 dirty\n", "": "schemaVersion=\n"} {
+		if got := s.mustWork(ModeSchema, "SCHEMA="+schema); got != want {
+			t.Errorf("the result of the schema %q is %q", schema, got)
+		}
+	}
+	s.mustFail(1, "DatabaseUnreachable", "connection refused", ModeSchema, "DOWN=1")
+}

@@ -27,7 +27,7 @@ func Deployment(w Workload) (*appsv1.Deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	annotations := merged(w.Spec.Deployment.Annotations, map[string]string{coderv1alpha1.AnnotationReplicas: strconv.Itoa(int(Replicas(w)))})
+	annotations := merged(w.Spec.Deployment.Annotations, map[string]string{coderv1alpha1.AnnotationReplicas: strconv.Itoa(int(SpecReplicas(w)))})
 	if w.Adopted != nil && w.Adopted.Checksum != "" {
 		annotations[coderv1alpha1.AnnotationAdoptedChecksum] = w.Adopted.Checksum
 	}
@@ -40,16 +40,19 @@ func Deployment(w Workload) (*appsv1.Deployment, error) {
 			Template: template,
 		},
 	}
-	if !w.KeepReplicas {
+	if w.HeldReplicas != nil || !w.KeepReplicas {
 		d.Spec.Replicas = ptr.To(Replicas(w))
 	}
 	return d, nil
 }
 
-// Replicas returns the number of pods that the spec asks for.
+// Replicas returns the number of pods that the spec or an upgrade asks for.
 func Replicas(w Workload) int32 {
-	return ptr.Deref(w.Spec.Replicas, 1)
+	return ptr.Deref(w.HeldReplicas, SpecReplicas(w))
 }
+
+// SpecReplicas returns the number of pods that the spec asks for.
+func SpecReplicas(w Workload) int32 { return ptr.Deref(w.Spec.Replicas, 1) }
 
 // strategy returns the strategy with explicit numbers for a rolling update. The API server would
 // default the same numbers, but without a field owner. They would then remain when the spec changes

@@ -67,6 +67,9 @@ type Workload struct {
 	Checksum string
 	// KeepReplicas keeps the number of replicas that another client set in the Deployment.
 	KeepReplicas bool
+	// HeldReplicas is the number of replicas during an upgrade, whatever the spec and other clients ask
+	// for, or nil.
+	HeldReplicas *int32
 
 	// Adopted describes a Deployment that was handed over, or is nil.
 	Adopted *Adopted

@@ -1,0 +1,500 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
+)
+
+const (
+	// upgradePatience is the time after which a problem of a pod ends a phase. A node pulls an image about
+	// four times, and starts a container about five times, in that time.
+	upgradePatience = 2 * time.Minute
+	// migrationLimit is the time in which the new image must be ready. A pod without a problem may still
+	// migrate; the startup probe allows as much.
+	migrationLimit = 30 * time.Minute
+	// schemaJobLimit and schemaJobTTL are the time in which the schema must be read, and the time after which
+	// the Job is deleted.
+	schemaJobLimit int64 = 120
+	schemaJobTTL   int32 = 600
+)
+
+// planUpgrade decides whether an upgrade begins or is given up, and gives the Deployment the image and the
+// number of pods of the current phase. A phase acts when it is recorded in the status, so that a crash at
+// any write repeats it. It blocks the Deployment while the cache is stale.
+func (r *Reconciler) planUpgrade(ctx context.Context, s *scope) error {
+	before := s.cp.Status.Upgrade
+	schema := s.giveUpUpgrade()
+	if s.upgrade == nil || s.upgrade.Phase == coderv1alpha1.UpgradeCompleted {
+		s.beginUpgrade(schema)
+	}
+	if r.kit.Behind(&s.Pass) {
+		return staleUpgrade(s)
+	}
+	if runs(before) || runs(s.upgrade) {
+		live := &metav1.PartialObjectMetadata{}
+		live.SetGroupVersionKind(coderv1alpha1.GroupVersion.WithKind(kind().Name))
+		if err := r.kit.Live.Get(ctx, client.ObjectKeyFromObject(s.cp), live); err != nil {
+			return fmt.Errorf("reading the control plane before its upgrade goes on: %w", err)
+		}
+		if live.ResourceVersion != s.cp.ResourceVersion {
+			return staleUpgrade(s)
+		}
+	}
+	s.actUpgrade()
+	return nil
+}
+
+func staleUpgrade(s *scope) error {
+	s.upgrade = s.cp.Status.Upgrade.DeepCopy()
+	return ensure.Waits(coderv1alpha1.ReasonReconciling, workload.ConflictInterval, "the cache is older than the control plane")
+}
+
+// runs reports whether an upgrade has no result yet.
+func runs(u *coderv1alpha1.UpgradeStatus) bool { return u != nil && u.FinishedAt == nil }
+
+// giveUpUpgrade drops the upgrade if the spec asks for another image, or for another attempt. If the new
+// image may have migrated the database, it returns the version of the schema before.
+func (s *scope) giveUpUpgrade() (schema int64) {
+	u := s.upgrade
+	if u == nil || u.Phase == coderv1alpha1.UpgradeCompleted {
+		return 0
+	}
+	migrates := slices.Contains([]coderv1alpha1.UpgradePhase{
+		coderv1alpha1.UpgradeMigrating, coderv1alpha1.UpgradeVerifying, coderv1alpha1.UpgradeFailed,
+	}, u.Phase)
+	again := u.Phase == coderv1alpha1.UpgradeReverted && s.cp.Annotations[coderv1alpha1.AnnotationRetryUpgrade] == attempt(u)
+	if upgrade.SameImage(u.ToImage, s.facts.Wanted) && !again && (s.refused == nil || migrates) {
+		return 0
+	}
+	s.upgrade = nil
+	if migrates {
+		return u.SchemaBefore
+	}
+	return 0
+}
+
+// attempt identifies an upgrade, as the value of coder.com/retry-upgrade.
+func attempt(u *coderv1alpha1.UpgradeStatus) string { return u.StartedAt.UTC().Format(time.RFC3339) }
+
+// beginUpgrade begins an upgrade if the image of the spec goes through its phases. A Deployment without
+// pods, which stays without them, gets the image at once.
+func (s *scope) beginUpgrade(schema int64) {
+	wanted := resources.SpecReplicas(s.Workload)
+	if !s.decision.Phases || s.Current == nil || wanted == 0 ||
+		stopped(s.Current) && s.Current.Annotations[coderv1alpha1.AnnotationReplicas] == fmt.Sprint(wanted) && !runs(s.cp.Status.Upgrade) {
+		return
+	}
+	now := metav1.NewTime(s.Now).Rfc3339Copy()
+	s.upgrade = &coderv1alpha1.UpgradeStatus{
+		Phase: coderv1alpha1.UpgradeChecking, FromVersion: s.facts.Running, FromImage: s.facts.Answered, ToImage: s.facts.Wanted,
+		StartedAt: now, PhaseStartedAt: now, SchemaBefore: schema,
+	}
+}
+
+// actUpgrade sets the image and the number of pods of the current phase.
+func (s *scope) actUpgrade() {
+	u, w := s.upgrade, &s.Workload
+	phase := coderv1alpha1.UpgradeCompleted
+	if u != nil {
+		phase = u.Phase
+	}
+	switch phase {
+	case coderv1alpha1.UpgradeChecking:
+		w.HeldImage = u.FromImage
+		// The pods of another image that never answered must not run beside those of the old one.
+		if stopped(s.Current) || !upgrade.SameImage(u.FromImage, resources.ImageOf(*w, &s.Current.Spec.Template)) {
+			w.HeldReplicas = ptr.To[int32](0)
+		}
+	case coderv1alpha1.UpgradeStopping, coderv1alpha1.UpgradeBackingUp:
+		w.HeldImage, w.HeldReplicas = u.FromImage, ptr.To[int32](0)
+	case coderv1alpha1.UpgradeMigrating:
+		w.HeldReplicas = ptr.To(min(1, resources.SpecReplicas(*w)))
+	case coderv1alpha1.UpgradeVerifying:
+		w.HeldReplicas = ptr.To[int32](0)
+	case coderv1alpha1.UpgradeReverting, coderv1alpha1.UpgradeReverted:
+		w.HeldImage = u.FromImage
+	default:
+		w.StopFirst = w.StopFirst || s.refused == nil && s.decision.StopFirst
+	}
+}
+
+// advanceUpgrade looks for the end of the current phase. The next one acts in the next pass.
+func (r *Reconciler) advanceUpgrade(ctx context.Context, s *scope) error {
+	u := s.upgrade
+	if u == nil {
+		return nil
+	}
+	var err error
+	phase := u.Phase
+	if before := s.cp.Status.Upgrade; before == nil || !before.StartedAt.Equal(&u.StartedAt) {
+		return ensure.Waits(coderv1alpha1.ReasonReconciling, workload.ConflictInterval, "the upgrade begins")
+	}
+	switch phase {
+	case coderv1alpha1.UpgradeChecking:
+		err = r.checkUpgrade(ctx, s)
+	case coderv1alpha1.UpgradeStopping:
+		err = r.awaitStop(ctx, s)
+	case coderv1alpha1.UpgradeBackingUp:
+		err = r.awaitBackup(ctx, s)
+	case coderv1alpha1.UpgradeMigrating, coderv1alpha1.UpgradeFailed:
+		s.awaitMigration()
+	case coderv1alpha1.UpgradeVerifying:
+		err = r.verifySchema(ctx, s)
+	case coderv1alpha1.UpgradeReverting:
+		if s.Available() {
+			s.enterPhase(coderv1alpha1.UpgradeReverted)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case u.Phase != phase:
+		return ensure.Waits(coderv1alpha1.ReasonReconciling, workload.ConflictInterval, "the upgrade goes on")
+	case runs(u):
+		return ensure.Waits(coderv1alpha1.ReasonReconciling, workload.PollInterval, "the upgrade is in the phase %s", phase)
+	}
+	return nil
+}
+
+func (s *scope) enterPhase(phase coderv1alpha1.UpgradePhase) {
+	u := s.upgrade
+	now := metav1.NewTime(s.Now).Rfc3339Copy()
+	u.Phase, u.PhaseStartedAt, u.FinishedAt = phase, now, nil
+	if slices.Contains([]coderv1alpha1.UpgradePhase{coderv1alpha1.UpgradeCompleted, coderv1alpha1.UpgradeReverted, coderv1alpha1.UpgradeFailed}, phase) {
+		u.FinishedAt = &now
+	}
+}
+
+// note adds a sentence to the message of the upgrade.
+func (s *scope) note(format string, args ...any) {
+	u := s.upgrade
+	u.Message = strings.TrimPrefix(u.Message+"; "+workload.Redact(fmt.Sprintf(format, args...)), "; ")
+}
+
+// phaseLasted reports whether the current phase is older than a limit.
+func (s *scope) phaseLasted(limit time.Duration) bool {
+	return s.Now.Sub(s.upgrade.PhaseStartedAt.Time) >= limit
+}
+
+// checkUpgrade reads the schema, and decides whether there is a backup.
+func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
+	schedule, err := r.backupTemplate(ctx, s)
+	if err != nil {
+		return err
+	}
+	backup := upgrade.PolicyOf(s.cp).Backup
+	if schedule == nil && backup == coderv1alpha1.UpgradeBackupRequired {
+		s.upgradeProblem = &workload.Problem{Reason: coderv1alpha1.ReasonBackupUnavailable, Message: fmt.Sprintf(
+			"spec.upgrade.backup is Required, and no CoderBackupSchedule in namespace %q names the control plane; the pods keep the image %q; create one, which may be suspended, or set another value",
+			s.cp.Namespace, s.upgrade.FromImage)}
+		return nil
+	}
+	unknown := ""
+	if s.upgrade.SchemaBefore == 0 {
+		var dirty bool
+		if s.upgrade.SchemaBefore, dirty, unknown, err = r.schemaVersion(ctx, s, schedule); err != nil {
+			return err
+		}
+		if dirty {
+			s.upgradeProblem = &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseUnsuitable, Message: fmt.Sprintf(
+				"a migration of Coder has failed half way (%d dirty in table schema_migrations), so the image %q is not started; restore a backup, or repair the database",
+				s.upgrade.SchemaBefore, s.upgrade.ToImage)}
+			s.upgrade.SchemaBefore = 0
+			return nil
+		}
+	}
+	switch {
+	case backup != coderv1alpha1.UpgradeBackupNever && schedule != nil:
+		s.upgrade.Backup = fmt.Sprintf("%s-upgrade-%d", s.cp.Name, s.upgrade.StartedAt.Unix())
+	case backup == coderv1alpha1.UpgradeBackupNever:
+		s.note("spec.upgrade.backup is Never, so there is no backup of this upgrade")
+	default:
+		s.note("there is no backup of this upgrade, because no CoderBackupSchedule names the control plane")
+		r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonUpgradeWithoutBackup, s.upgrade.Message)
+	}
+	if unknown != "" && s.upgrade.Backup == "" {
+		s.note("the schema could not be read (%s), so the old image does not come back by itself", unknown)
+	}
+	s.enterPhase(coderv1alpha1.UpgradeStopping)
+	return nil
+}
+
+// backupTemplate returns the template of the schedule of the control plane, or nil.
+func (r *Reconciler) backupTemplate(ctx context.Context, s *scope) (*coderv1alpha1.BackupTemplate, error) {
+	list := &coderv1alpha1.CoderBackupScheduleList{}
+	if err := r.kit.Client.List(ctx, list, client.InNamespace(s.cp.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the backup schedules: %w", err)
+	}
+	schedule := upgrade.ScheduleOf(s.cp.Name, list.Items)
+	if schedule == nil {
+		return nil, nil
+	}
+	return &schedule.Spec.Template, nil
+}
+
+// schemaVersion reads the version of the schema with a Job. unknown says why it cannot be read. The error is
+// a Stop until the Job has ended.
+func (r *Reconciler) schemaVersion(ctx context.Context, s *scope, backup *coderv1alpha1.BackupTemplate) (version int64, dirty bool, unknown string, err error) {
+	spec := resources.DatabaseJobSpec{
+		Mode: resources.ModeSchema, Name: coderv1alpha1.SuffixedName(s.cp.Name, fmt.Sprintf("-schema-%d", s.upgrade.PhaseStartedAt.Unix())),
+		DeadlineSeconds: schemaJobLimit, TTLSeconds: ptr.To(schemaJobTTL),
+	}
+	if backup != nil {
+		spec.Client = backup.DatabaseClient
+	}
+	job, err := resources.DatabaseJob(s.cp, s.Workload, spec)
+	if err != nil {
+		return 0, false, err.Error(), nil //nolint:nilerr // The upgrade goes on without it.
+	}
+	run, err := r.kit.RunJob(ctx, &s.Pass, job)
+	switch stop := ensure.Stopped(err); {
+	case stop != nil && s.phaseLasted(upgradePatience):
+		return 0, false, stop.Message, nil
+	case err != nil:
+		return 0, false, "", err
+	case run.Ended == batchv1.JobComplete:
+		text, dirty := strings.CutSuffix(run.Result["schemaVersion"], " dirty")
+		version = resources.ResultNumber(map[string]string{"version": text}, "version")
+		if version == 0 {
+			unknown = fmt.Sprintf("Job %q ended without a result", job.Name)
+		}
+		return version, dirty, unknown, nil
+	case run.Ended == batchv1.JobFailed:
+		return 0, false, run.FailureOf("", "").Message, nil
+	case run.Trouble != nil && s.phaseLasted(upgradePatience):
+		return 0, false, run.Trouble.Message, nil
+	}
+	return 0, false, "", ensure.Waits(coderv1alpha1.ReasonReconciling, workload.PollInterval, "Job %q reads the version of the schema", job.Name)
+}
+
+// podsGone reports whether no pod of Coder uses the database.
+func (r *Reconciler) podsGone(ctx context.Context, s *scope) (bool, error) {
+	if !stopped(s.Deployment) {
+		return false, nil
+	}
+	pods, err := r.kit.RunningPods(ctx, &s.Pass)
+	return len(pods) == 0, err
+}
+
+func (r *Reconciler) awaitStop(ctx context.Context, s *scope) error {
+	gone, err := r.podsGone(ctx, s)
+	switch {
+	case !gone || err != nil:
+	case s.upgrade.Backup == "":
+		s.enterPhase(coderv1alpha1.UpgradeMigrating)
+	default:
+		s.enterPhase(coderv1alpha1.UpgradeBackingUp)
+	}
+	return err
+}
+
+// awaitBackup creates the backup of the upgrade, and waits for it.
+func (r *Reconciler) awaitBackup(ctx context.Context, s *scope) error {
+	backup := &coderv1alpha1.CoderBackup{}
+	err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: s.upgrade.Backup}, backup)
+	if apierrors.IsNotFound(err) {
+		return r.createBackup(ctx, s)
+	}
+	if err != nil {
+		return fmt.Errorf("reading CoderBackup %q: %w", s.upgrade.Backup, err)
+	}
+	complete := meta.FindStatusCondition(backup.Status.Conditions, coderv1alpha1.ConditionComplete)
+	if complete == nil {
+		complete = &metav1.Condition{Reason: coderv1alpha1.ReasonReconciling, Message: "the backup has not begun"}
+	}
+	stuck := complete.Reason != coderv1alpha1.ReasonBackupRunning && s.phaseLasted(upgradePatience)
+	switch {
+	case backup.Spec.ControlPlaneRef.Name != s.cp.Name:
+		s.backupFailed("CoderBackup %q is that of another control plane", backup.Name)
+	case backup.Status.Phase == coderv1alpha1.BackupCompleted:
+		s.upgrade.SchemaBefore = cmp.Or(backup.Status.SchemaVersion, s.upgrade.SchemaBefore)
+		s.enterPhase(coderv1alpha1.UpgradeMigrating)
+	case backup.Status.Phase == coderv1alpha1.BackupFailed, !backup.DeletionTimestamp.IsZero(), stuck:
+		s.backupFailed("CoderBackup %q: %s", backup.Name, complete.Message)
+	}
+	return nil
+}
+
+func (s *scope) backupFailed(format string, args ...any) {
+	s.note("there is no backup: "+format+"; nothing was changed", args...)
+	s.enterPhase(coderv1alpha1.UpgradeReverting)
+}
+
+func (r *Reconciler) createBackup(ctx context.Context, s *scope) error {
+	template, err := r.backupTemplate(ctx, s)
+	if err != nil {
+		return err
+	}
+	if template == nil {
+		s.backupFailed("the CoderBackupSchedule of the control plane was deleted")
+		return nil
+	}
+	backup := &coderv1alpha1.CoderBackup{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.cp.Namespace, Name: s.upgrade.Backup, Labels: map[string]string{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy},
+		},
+		Spec: coderv1alpha1.CoderBackupSpec{ControlPlaneRef: coderv1alpha1.ControlPlaneReference{Name: s.cp.Name}, BackupTemplate: *template.DeepCopy()},
+	}
+	err = r.kit.Client.Create(ctx, backup)
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+		s.backupFailed("CoderBackup %q cannot be created: %v", backup.Name, err)
+	case err != nil && !apierrors.IsAlreadyExists(err):
+		return workload.Settled(fmt.Errorf("creating CoderBackup %q: %w", backup.Name, err))
+	}
+	return nil
+}
+
+// upgradeOf returns a request for the control plane of a backup or a schedule.
+func upgradeOf(_ context.Context, obj client.Object) []reconcile.Request {
+	name := ""
+	switch typed := obj.(type) {
+	case *coderv1alpha1.CoderBackup:
+		name = typed.Spec.ControlPlaneRef.Name
+	case *coderv1alpha1.CoderBackupSchedule:
+		name = typed.Spec.ControlPlaneRef.Name
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}}}
+}
+
+// awaitMigration ends the upgrade if the new Coder responds, or takes it back if it does not work.
+func (s *scope) awaitMigration() {
+	u := s.upgrade
+	cause := ""
+	switch {
+	case s.Available() && s.Deployment.Status.ReadyReplicas > 0 && (s.accessDisabled() || s.build != nil && !upgrade.Differ(s.build.Version, upgrade.Reference(u.ToImage))):
+		if u.FinishedAt != nil {
+			u.Message = "" // It failed before.
+		}
+		s.enterPhase(coderv1alpha1.UpgradeCompleted)
+		return
+	case u.Phase == coderv1alpha1.UpgradeFailed:
+		return
+	case s.Trouble != nil && s.phaseLasted(upgradePatience) && slices.Contains([]string{
+		coderv1alpha1.ReasonImagePullFailed, coderv1alpha1.ReasonContainerConfigInvalid, coderv1alpha1.ReasonCrashLooping,
+		coderv1alpha1.ReasonDatabaseSchemaNewer, coderv1alpha1.ReasonDatabaseUnreachable,
+	}, s.Trouble.Reason):
+		cause = s.Trouble.Message
+	case !s.phaseLasted(migrationLimit):
+		return
+	case s.build != nil:
+		cause = fmt.Sprintf("Coder %s responds, which is not the version of the image", s.build.Version)
+	case s.Trouble != nil:
+		cause = s.Trouble.Message
+	default:
+		cause = fmt.Sprintf("it was not ready within %s", migrationLimit)
+	}
+	s.note("%s", cause)
+	if upgrade.PolicyOf(s.cp).OnFailure == coderv1alpha1.UpgradeHold || u.SchemaBefore == 0 {
+		s.enterPhase(coderv1alpha1.UpgradeFailed)
+		return
+	}
+	s.enterPhase(coderv1alpha1.UpgradeVerifying)
+}
+
+// verifySchema compares the schema with that before, when no pod uses the database.
+func (r *Reconciler) verifySchema(ctx context.Context, s *scope) error {
+	if gone, err := r.podsGone(ctx, s); !gone || err != nil {
+		return err
+	}
+	template, err := r.backupTemplate(ctx, s)
+	if err != nil {
+		return err
+	}
+	version, dirty, unknown, err := r.schemaVersion(ctx, s, template)
+	if err != nil {
+		return err
+	}
+	s.upgrade.SchemaAfter = version
+	switch {
+	case unknown != "":
+		s.note("the schema could not be read: %s", unknown)
+		s.enterPhase(coderv1alpha1.UpgradeFailed)
+	case dirty || version != s.upgrade.SchemaBefore:
+		s.enterPhase(coderv1alpha1.UpgradeFailed)
+	default:
+		s.enterPhase(coderv1alpha1.UpgradeReverting)
+	}
+	return nil
+}
+
+// upgradeStalled reports whether a user must act before the upgrade can go on.
+func (s *scope) upgradeStalled() bool {
+	return s.upgradeProblem != nil || s.upgrade != nil && s.upgrade.FinishedAt != nil
+}
+
+// upgraded returns a condition if there is an upgrade.
+func (s *scope) upgraded() *metav1.Condition {
+	u := s.upgrade
+	if u == nil {
+		return nil
+	}
+	to := upgrade.Reference(u.ToImage)
+	if u.Phase == coderv1alpha1.UpgradeCompleted {
+		message := fmt.Sprintf("Coder was upgraded from %s to %s", u.FromVersion, to)
+		return new(workload.ConditionTrue(coderv1alpha1.ConditionUpgraded, coderv1alpha1.ReasonUpgradeCompleted, s.withNote(message)))
+	}
+	if problem := s.upgradeProblem; problem != nil {
+		return new(workload.ConditionFalse(coderv1alpha1.ConditionUpgraded, problem.Reason, problem.Message))
+	}
+	reason, message := "", ""
+	switch u.Phase {
+	case coderv1alpha1.UpgradeChecking:
+		reason, message = coderv1alpha1.ReasonUpgradeChecking, fmt.Sprintf("the upgrade from Coder %s to %s begins; the version of the schema is read, and the old pods serve", u.FromVersion, to)
+	case coderv1alpha1.UpgradeStopping:
+		reason, message = coderv1alpha1.ReasonUpgradeStopping, fmt.Sprintf("the pods of Coder %s stop", u.FromVersion)
+	case coderv1alpha1.UpgradeBackingUp:
+		reason, message = coderv1alpha1.ReasonUpgradeBackingUp, fmt.Sprintf("CoderBackup %q is made while no pod of Coder runs", u.Backup)
+	case coderv1alpha1.UpgradeMigrating:
+		reason, message = coderv1alpha1.ReasonUpgradeMigrating, fmt.Sprintf("one pod of Coder %s starts, and migrates the database", to)
+	case coderv1alpha1.UpgradeVerifying:
+		reason, message = coderv1alpha1.ReasonUpgradeVerifying, fmt.Sprintf("Coder %s does not work; it is stopped, and the version of the schema is read", to)
+	case coderv1alpha1.UpgradeReverting:
+		reason, message = coderv1alpha1.ReasonUpgradeReverting, fmt.Sprintf("Coder %s starts again", u.FromVersion)
+	case coderv1alpha1.UpgradeReverted:
+		reason, message = coderv1alpha1.ReasonUpgradeReverted, fmt.Sprintf("Coder %s runs again, and the image %q is not tried again: set spec.image back or to another image, or repeat the attempt with the annotation %s: %q",
+			u.FromVersion, u.ToImage, coderv1alpha1.AnnotationRetryUpgrade, attempt(u))
+	case coderv1alpha1.UpgradeFailed:
+		reason, message = coderv1alpha1.ReasonUpgradeFailed, fmt.Sprintf("Coder %s does not work, and the image stays; ", to)+s.wayBack()
+	}
+	return new(workload.ConditionFalse(coderv1alpha1.ConditionUpgraded, reason, s.withNote(message)))
+}
+
+func (s *scope) withNote(message string) string {
+	if s.upgrade.Message == "" {
+		return message
+	}
+	return message + ": " + s.upgrade.Message
+}
+
+// wayBack says what a user can do about a new image that does not work.
+func (s *scope) wayBack() string {
+	u := s.upgrade
+	if u.SchemaAfter == 0 || u.SchemaAfter == u.SchemaBefore {
+		return fmt.Sprintf("correct the cause, or set spec.image to %q: if the database was migrated, that Coder does not start, and changes nothing", u.FromImage)
+	}
+	restore := "there is no backup of this upgrade"
+	if u.Backup != "" {
+		restore = fmt.Sprintf("or create a new CoderControlPlane with an empty database, spec.image: %q and spec.bootstrap.fromBackup.name: %q", u.FromImage, u.Backup)
+	}
+	return fmt.Sprintf("it has migrated the database from schema %d to %d, so Coder %s cannot use it any more; correct the cause, %s", u.SchemaBefore, u.SchemaAfter, u.FromVersion, restore)
+}

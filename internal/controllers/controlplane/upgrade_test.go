@@ -1,0 +1,516 @@
+package controlplane
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
+)
+
+// schedule returns a suspended schedule of the control plane.
+func schedule() *coderv1alpha1.CoderBackupSchedule {
+	return &coderv1alpha1.CoderBackupSchedule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "nightly", UID: "schedule-uid"},
+		Spec: coderv1alpha1.CoderBackupScheduleSpec{
+			ControlPlaneRef: coderv1alpha1.ControlPlaneReference{Name: "coder"}, Suspend: true, Template: completeBackup().Spec.BackupTemplate,
+		},
+	}
+}
+
+// upgradeWorld does the work of Kubernetes during an upgrade. The fields describe what happens.
+type upgradeWorld struct {
+	*fixture
+	// broken is an image whose pods are never ready.
+	broken string
+	// schemas are the results of the Jobs that read the schema, one after the other. The last one repeats.
+	schemas []string
+	// backup is how backups end.
+	backup coderv1alpha1.BackupPhase
+}
+
+// withWorld lets the world work during Settle.
+func (f *fixture) withWorld() *upgradeWorld {
+	u := &upgradeWorld{fixture: f, schemas: []string{"412"}, backup: coderv1alpha1.BackupCompleted}
+	f.World = u.work
+	return u
+}
+
+func (u *upgradeWorld) work() (busy bool) {
+	if busy = u.endSchemaJobs(u.schemas[0]); busy {
+		u.schemas = u.schemas[min(1, len(u.schemas)-1):]
+	}
+	busy = u.endBackups(u.backup) || busy
+	if u.Has("coder", &appsv1.Deployment{}) {
+		d := u.Deployment()
+		ready, release := *d.Spec.Replicas, coderdtest.Release230
+		switch d.Spec.Template.Spec.Containers[0].Image {
+		case u.broken:
+			ready = 0
+		case image236:
+			release = coderdtest.Release236
+		}
+		u.coder.SetRelease(release)
+		busy = u.PodsReady(ready) || busy
+	}
+	return busy
+}
+
+// endSchemaJobs ends the Jobs that read the version of the schema.
+func (f *fixture) endSchemaJobs(version string) (busy bool) {
+	f.T.Helper()
+	jobs := &batchv1.JobList{}
+	f.List(jobs)
+	for i := range jobs.Items {
+		if job := &jobs.Items[i]; strings.Contains(job.Name, "-schema-") && len(job.Status.Conditions) == 0 {
+			controllertest.EndJob(f.Fixture.Fixture, job, batchv1.JobComplete, "", "schemaVersion="+version+"\n")
+			busy = true
+		}
+	}
+	return busy
+}
+
+// endBackups ends the backups that have not ended.
+func (f *fixture) endBackups(phase coderv1alpha1.BackupPhase) (busy bool) {
+	f.T.Helper()
+	backups := &coderv1alpha1.CoderBackupList{}
+	f.List(backups)
+	for i := range backups.Items {
+		backup := &backups.Items[i]
+		if backup.Status.Phase != "" || phase == "" {
+			continue
+		}
+		backup.Status.Phase, backup.Status.SchemaVersion = phase, 412
+		backup.Status.Conditions = []metav1.Condition{{
+			Type: coderv1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: coderv1alpha1.ReasonBackupFailed, Message: "the disk is full", LastTransitionTime: metav1.NewTime(f.Clock.Now()),
+		}}
+		f.UpdateStatus(backup)
+		busy = true
+	}
+	return busy
+}
+
+// failsWith gives the pods of an image a problem, and lets it last.
+func (u *upgradeWorld) failsWith(image string, status corev1.PodStatus) {
+	u.T.Helper()
+	u.broken = image
+	u.wants(image)
+	u.Settle()
+	u.mustBeIn(coderv1alpha1.UpgradeMigrating)
+	u.addPod("9", status)
+	u.Forward(upgradePatience + time.Second)
+	u.World = func() bool {
+		pods := &corev1.PodList{}
+		u.List(pods)
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; strings.HasPrefix(pod.Name, "coder-rs9") && *u.Deployment().Spec.Replicas == 0 {
+				u.Remove(pod)
+				return true
+			}
+		}
+		return u.work()
+	}
+	u.Settle()
+}
+
+func (f *fixture) mustBeIn(phase coderv1alpha1.UpgradePhase) *coderv1alpha1.UpgradeStatus {
+	f.T.Helper()
+	u := f.Object().Status.Upgrade
+	if u == nil || u.Phase != phase {
+		f.T.Fatalf("status.upgrade is %+v, want the phase %s", u, phase)
+	}
+	return u
+}
+
+// mustHavePods checks the image and the number of pods of the Deployment.
+func (f *fixture) mustHavePods(image string, replicas int32) {
+	f.T.Helper()
+	d := f.Deployment()
+	if got := d.Spec.Template.Spec.Containers[0].Image; got != image || *d.Spec.Replicas != replicas {
+		f.T.Errorf("the Deployment has %d pods of %s, want %d of %s", *d.Spec.Replicas, got, replicas, image)
+	}
+}
+
+// mustSay checks the condition Upgraded.
+func (f *fixture) mustSay(status metav1.ConditionStatus, reason string, parts ...string) {
+	f.T.Helper()
+	c := f.MustHave(coderv1alpha1.ConditionUpgraded, status, reason)
+	for _, part := range parts {
+		if !strings.Contains(c.Message, part) {
+			f.T.Errorf("message %q does not contain %q", c.Message, part)
+		}
+	}
+}
+
+func TestUpgradeInPhases(t *testing.T) {
+	f := readyFixture(t)
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](3) })
+	f.Reconcile()
+	f.PodsReady(3)
+	f.Settle()
+	f.Create(schedule())
+	f.wants(image236)
+	f.Reconcile()
+	f.Reconcile()
+	f.mustBeIn(coderv1alpha1.UpgradeChecking)
+	f.mustHavePods(image230, 3)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeChecking)
+	jobs := &batchv1.JobList{}
+	f.List(jobs)
+	if len(jobs.Items) != 1 || jobs.Items[0].Spec.Template.Spec.Containers[0].Image != "postgres:17" {
+		t.Fatalf("the Jobs are %+v", jobs.Items)
+	}
+	controllertest.EndJob(f.Fixture.Fixture, &jobs.Items[0], batchv1.JobComplete, "", "schemaVersion=401\n")
+
+	// A pod that is terminating still uses the database.
+	f.addPod("1", runningContainer())
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeStopping)
+	f.mustHavePods(image230, 0)
+	f.PodsReady(0)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeStopping)
+	pod := &corev1.Pod{}
+	f.Get("coder-rs1-abcde", pod)
+	f.Remove(pod)
+	f.restart()
+	f.Settle()
+
+	u := f.mustBeIn(coderv1alpha1.UpgradeBackingUp)
+	f.mustHavePods(image230, 0)
+	backup := &coderv1alpha1.CoderBackup{}
+	f.Get(u.Backup, backup)
+	if backup.Spec.ControlPlaneRef.Name != "coder" || backup.Spec.Destination.PersistentVolumeClaim.ClaimName != "backups" || len(backup.OwnerReferences) > 0 || backup.Labels[coderv1alpha1.LabelBackupSchedule] != "" {
+		t.Errorf("the backup is %+v", backup)
+	}
+	f.MustBe("during the backup", controllertest.KstatusInProgress)
+	f.endBackups(coderv1alpha1.BackupCompleted)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeMigrating)
+	f.mustHavePods(image236, 1)
+
+	f.coder.SetRelease(coderdtest.Release236)
+	f.PodsReady(1)
+	f.Settle()
+	f.mustHavePods(image236, 3)
+	u = f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+	if u.FromVersion != string(coderdtest.Release230) || u.FromImage != image230 || u.ToImage != image236 || u.SchemaBefore != 412 || u.FinishedAt == nil {
+		t.Errorf("status.upgrade is %+v", u)
+	}
+	f.PodsReady(3)
+	f.Settle()
+	f.mustSay(metav1.ConditionTrue, coderv1alpha1.ReasonUpgradeCompleted, "from v2.30.0", "to v2.36.0")
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	for _, reason := range []string{
+		coderv1alpha1.ReasonUpgradeChecking, coderv1alpha1.ReasonUpgradeStopping, coderv1alpha1.ReasonUpgradeBackingUp,
+		coderv1alpha1.ReasonUpgradeMigrating, coderv1alpha1.ReasonUpgradeCompleted,
+	} {
+		if f.Events.Count("Normal "+reason+":") != 1 {
+			t.Errorf("Event %s: %q", reason, f.Events.All())
+		}
+	}
+	if f.Events.Count("Warning Upgrade") != 0 {
+		t.Errorf("Events: %q", f.Events.All())
+	}
+}
+
+// Without a schedule the upgrade goes on, and says so.
+func TestUpgradeWithoutABackup(t *testing.T) {
+	f := readyFixture(t)
+	f.withWorld()
+	f.wants(image236)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+	f.mustSay(metav1.ConditionTrue, coderv1alpha1.ReasonUpgradeCompleted, "no CoderBackupSchedule names the control plane")
+	if f.Events.Count("Warning "+coderv1alpha1.ReasonUpgradeWithoutBackup) != 1 {
+		t.Errorf("Events: %q", f.Events.All())
+	}
+}
+
+func TestARequiredBackup(t *testing.T) {
+	f := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{Backup: coderv1alpha1.UpgradeBackupRequired}
+		cp.Spec.Deployment.Strategy = &coderv1alpha1.DeploymentStrategy{Type: "RollingUpdate"} // spec.upgrade wins.
+	})
+	u := f.withWorld()
+	f.wants(image236)
+	f.Settle()
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonBackupUnavailable, "create one, which may be suspended")
+	f.MustBe("without a schedule", controllertest.KstatusFailed)
+	f.mustHavePods(image230, 1)
+
+	f.Create(schedule())
+	u.backup = ""
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeBackingUp)
+	u.backup = coderv1alpha1.BackupFailed
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeReverted)
+	f.mustHavePods(image230, 1)
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeReverted, "the disk is full", "nothing was changed", coderv1alpha1.AnnotationRetryUpgrade)
+	f.MustBe("after a backup that failed", controllertest.KstatusFailed)
+
+	// Nothing repeats the attempt but the annotation, once.
+	f.Forward(time.Hour)
+	f.restart()
+	f.Settle()
+	before := f.mustBeIn(coderv1alpha1.UpgradeReverted)
+	retry := func() {
+		f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Annotations = map[string]string{coderv1alpha1.AnnotationRetryUpgrade: attempt(before)}
+		})
+		f.Settle()
+	}
+	retry()
+	after := f.mustBeIn(coderv1alpha1.UpgradeReverted)
+	if after.Backup == before.Backup || after.StartedAt.Equal(&before.StartedAt) {
+		t.Errorf("the second attempt is the first: %+v", after)
+	}
+	u.backup = coderv1alpha1.BackupCompleted
+	before = after
+	f.Forward(time.Hour)
+	retry()
+	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+}
+
+// An image that cannot be pulled, or that crashes before it migrates, is taken back.
+func TestAnUpgradeIsTakenBack(t *testing.T) {
+	for name, status := range map[string]corev1.PodStatus{
+		"it cannot be pulled": waitingContainer("ImagePullBackOff", "not found"),
+		"it crashes":          crashedContainer(1, "Error", "panic: no"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := readyFixture(t)
+			f.withWorld().failsWith("ghcr.io/coder/coder:v2.36.9", status)
+			u := f.mustBeIn(coderv1alpha1.UpgradeReverted)
+			if u.SchemaBefore != 412 || u.SchemaAfter != 412 {
+				t.Errorf("status.upgrade is %+v", u)
+			}
+			f.mustHavePods(image230, 1)
+			f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeReverted, "Coder v2.30.0", "v2.36.9")
+			f.MustBe("afterwards", controllertest.KstatusFailed)
+			f.MustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionTrue, coderv1alpha1.ReasonReachable)
+			f.Forward(24 * time.Hour)
+			f.restart()
+			f.Settle()
+			f.mustBeIn(coderv1alpha1.UpgradeReverted)
+
+			// Another image is another upgrade, and the old one is none.
+			f.wants(image230)
+			f.Settle()
+			f.MustNotHave(coderv1alpha1.ConditionUpgraded)
+			f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+			f.wants(image236)
+			f.Settle()
+			f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+		})
+	}
+}
+
+// A pod that runs may still migrate, so it has half an hour.
+func TestAMigrationHasTime(t *testing.T) {
+	f := readyFixture(t)
+	u := f.withWorld()
+	u.broken = image236
+	f.wants(image236)
+	f.Settle()
+	f.addPod("9", runningContainer())
+	f.Forward(migrationLimit - time.Minute)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeMigrating)
+	f.mustHavePods(image236, 1)
+	f.Forward(time.Minute)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeVerifying) // The pod is still there.
+	f.mustHavePods(image236, 0)
+}
+
+// After a migration, the old image never comes back by itself.
+func TestAMigratedDatabaseIsNotGivenToTheOldCoder(t *testing.T) {
+	crash := crashedContainer(1, "Error", "panic: no")
+	for name, c := range map[string]struct {
+		schemas []string
+		hold    bool
+		says    []string
+	}{
+		"migrated":            {schemas: []string{"412", "556"}, says: []string{"from schema 412 to 556", "spec.bootstrap.fromBackup.name: \"coder-upgrade-", `spec.image: "` + image230 + `"`}},
+		"half migrated":       {schemas: []string{"412", "556 dirty"}, says: []string{"from schema 412 to 556"}},
+		"nobody knows":        {schemas: []string{"412", ""}, says: []string{"the schema could not be read", "that Coder does not start, and changes nothing"}},
+		"the spec holds it":   {schemas: []string{"412"}, hold: true, says: []string{"correct the cause"}},
+		"same number, dirty":  {schemas: []string{"412", "412 dirty"}},
+		"an older schema now": {schemas: []string{"412", "401"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
+				if c.hold {
+					cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{OnFailure: coderv1alpha1.UpgradeHold}
+				}
+			})
+			f.Create(schedule())
+			u := f.withWorld()
+			u.schemas = c.schemas
+			u.failsWith(image236, crash)
+			f.mustBeIn(coderv1alpha1.UpgradeFailed)
+			f.mustHavePods(image236, 1)
+			f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeFailed, append(c.says, "panic: no")...)
+			f.MustBe("afterwards", controllertest.KstatusFailed)
+
+			// It may still succeed.
+			u.broken, u.World = "", u.work
+			f.Settle()
+			f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+			f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+		})
+	}
+}
+
+// If the schema cannot be read before, there is no proof afterwards.
+func TestAnUnknownSchema(t *testing.T) {
+	f := readyFixture(t)
+	u := f.withWorld()
+	u.schemas = []string{""}
+	u.failsWith(image236, waitingContainer("ImagePullBackOff", "not found"))
+	f.mustBeIn(coderv1alpha1.UpgradeFailed)
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeFailed, "the schema could not be read", "so the old image does not come back by itself")
+	f.wants(image230)
+	f.Settle()
+	f.mustHavePods(image230, 1)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.MustNotHave(coderv1alpha1.ConditionUpgraded)
+}
+
+func TestADirtySchemaIsNotUpgraded(t *testing.T) {
+	f := readyFixture(t)
+	f.withWorld().schemas = []string{"412 dirty"}
+	f.wants(image236)
+	f.Settle()
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonDatabaseUnsuitable, "412 dirty")
+	f.MustBe("with a dirty schema", controllertest.KstatusFailed)
+	f.mustHavePods(image230, 1)
+}
+
+// Until the new image starts, setting the image back starts the old pods.
+func TestTheImageIsSetBackInEachPhase(t *testing.T) {
+	phases := []coderv1alpha1.UpgradePhase{
+		coderv1alpha1.UpgradeChecking, coderv1alpha1.UpgradeStopping, coderv1alpha1.UpgradeBackingUp, coderv1alpha1.UpgradeMigrating, coderv1alpha1.UpgradeVerifying,
+	}
+	for _, phase := range phases {
+		t.Run(string(phase), func(t *testing.T) {
+			f := readyFixture(t)
+			f.Create(schedule())
+			f.until(phase)
+			f.wants(image230)
+			f.withWorld().broken = image236
+			f.Settle()
+			f.mustHavePods(image230, 1)
+			f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+			f.MustNotHave(coderv1alpha1.ConditionUpgraded)
+		})
+	}
+}
+
+// A third image in each phase is another upgrade. The version of the schema before a possible migration
+// is kept.
+func TestAnotherImageInEachPhase(t *testing.T) {
+	for _, phase := range []coderv1alpha1.UpgradePhase{coderv1alpha1.UpgradeStopping, coderv1alpha1.UpgradeMigrating} {
+		t.Run(string(phase), func(t *testing.T) {
+			f := readyFixture(t)
+			f.until(phase)
+			u := f.withWorld()
+			u.schemas, u.broken = []string{"556"}, "ghcr.io/coder/coder:v2.37.0"
+			f.Forward(time.Minute)
+			f.wants(u.broken)
+			f.Reconcile()
+			if d := f.Deployment(); phase == coderv1alpha1.UpgradeMigrating && *d.Spec.Replicas > 0 {
+				t.Errorf("%d pods of %s run beside one that may migrate", *d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Image)
+			}
+			f.Settle()
+			want := int64(556)
+			if phase == coderv1alpha1.UpgradeMigrating {
+				want = 412
+			}
+			if got := f.mustBeIn(coderv1alpha1.UpgradeMigrating); got.SchemaBefore != want || got.FromImage != image230 {
+				t.Errorf("status.upgrade is %+v", got)
+			}
+			f.mustHavePods(u.broken, 1)
+		})
+	}
+}
+
+// until runs an upgrade to 2.36 until it is in a phase.
+func (f *fixture) until(phase coderv1alpha1.UpgradePhase) {
+	f.T.Helper()
+	u := f.withWorld()
+	u.broken = image236
+	f.wants(image236)
+	for range 30 {
+		f.Reconcile()
+		switch got := f.Object().Status.Upgrade.Phase; {
+		case got == phase:
+			return
+		case got == coderv1alpha1.UpgradeMigrating:
+			f.Forward(migrationLimit)
+		}
+		u.work()
+	}
+	f.T.Fatalf("the phase %s did not come: %+v", phase, f.Object().Status.Upgrade)
+}
+
+// Without pods there is nothing to stop. The upgrade happens when pods are wanted.
+func TestAnUpgradeOfAControlPlaneWithoutPods(t *testing.T) {
+	f := readyFixture(t)
+	f.withWorld()
+	replicas := func(n int32) {
+		f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To(n) })
+		f.Settle()
+	}
+	replicas(0)
+	f.wants(image236)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
+	f.MustNotHave(coderv1alpha1.ConditionUpgraded)
+	f.Create(schedule())
+	replicas(1)
+	if u := f.mustBeIn(coderv1alpha1.UpgradeCompleted); u.Backup == "" {
+		t.Errorf("there is no backup: %+v", u)
+	}
+}
+
+// With a cache that is some writes behind, no pod runs at a time when it must not.
+func TestUpgradeWithAStaleCache(t *testing.T) {
+	for _, lag := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(lag), func(t *testing.T) {
+			f := readyFixture(t)
+			f.Create(schedule())
+			f.withWorld()
+			f.wants(image236)
+			f.beLate(lag)
+			var seen []string
+			for range 30 {
+				_, _ = f.Try()
+				d := f.Deployment()
+				now := fmt.Sprintf("%d %s", *d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Image)
+				if len(seen) == 0 || seen[len(seen)-1] != now {
+					seen = append(seen, now)
+				}
+				f.World()
+			}
+			f.late, f.AfterWrite = nil, nil
+			f.Settle()
+			f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+			if want := []string{"1 " + image230, "0 " + image230, "1 " + image236}; !slices.Equal(seen, want[:len(seen)]) {
+				t.Errorf("the Deployment was %q", seen)
+			}
+		})
+	}
+}
