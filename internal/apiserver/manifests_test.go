@@ -3,7 +3,6 @@ package apiserver
 import (
 	"bytes"
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,7 +18,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/export"
 )
 
@@ -227,15 +225,6 @@ func comparable(text string) string {
 	return b.String()
 }
 
-func tokenFile(t *testing.T, coder *coderdtest.Server) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(path, []byte(coder.AddUser("exporter", "owner")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // TestExportedManifestsMakeTheSameElsewhere applies exported manifests to a second Coder, and
 // compares its export.
 func TestExportedManifestsMakeTheSameElsewhere(t *testing.T) {
@@ -251,27 +240,5 @@ func TestExportedManifestsMakeTheSameElsewhere(t *testing.T) {
 	second, _, _ := runExport(t, "--kubeconfig", to.kubeconfig(t))
 	if diff := cmp.Diff(comparable(first), comparable(second)); diff != "" {
 		t.Errorf("what was made elsewhere differs (-first +second):\n%s", diff)
-	}
-}
-
-// TestExportOfACoderMakesTheSameElsewhere does the same with the export of a Coder without an
-// operator, and compares the state that its users see.
-func TestExportOfACoderMakesTheSameElsewhere(t *testing.T) {
-	from := newFixture(t)
-	to := join(t, from.site)
-	fillForExport(t, from)
-	from.addWorkspace(t, "made-in-coder")
-	first, stderr, code := runExport(t, "--url", from.coder.URL, "--token-file", tokenFile(t, from.coder))
-	// Coder does not return the value of a sensitive variable.
-	if code != cli.ExitPartial || !strings.Contains(stderr, "api_token") || strings.Contains(stderr, "size") {
-		t.Fatalf("exit code %d, want %d and the name of the variable: %s", code, cli.ExitPartial, stderr)
-	}
-	to.moveOver(t, first)
-	second, stderr, code := runExport(t, "--url", to.coder.URL, "--token-file", tokenFile(t, to.coder))
-	if diff := cmp.Diff(comparable(first), comparable(second)); diff != "" || code != cli.ExitPartial {
-		t.Errorf("what was made elsewhere differs (exit code %d, %s; -first +second):\n%s", code, stderr, diff)
-	}
-	if got := at(to.workspace(t, "coder.ada.dev", func(*unstructured.Unstructured) bool { return true }), "spec", "parameters"); !strings.Contains(got, "large") {
-		t.Errorf("the parameter did not come along: %s", got)
 	}
 }

@@ -85,7 +85,7 @@ func readAll[T any](ctx context.Context, c cluster, client dynamic.Interface, na
 // explained adds a hint to the error of a missing API.
 func explained(err error) error {
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("the cluster does not serve %s; install coder-k8s, and create a CoderControlPlane or convert one with coder-k8s migrate: %w",
+		return fmt.Errorf("the cluster does not serve %s; install coder-k8s and create a CoderControlPlane; for a Coder of the Helm chart, coder-k8s migrate helm prints one: %w",
 			aggregationv1alpha1.GroupVersion, err)
 	}
 	return err

@@ -444,9 +444,16 @@ func TestUsers(t *testing.T) {
 			Status:     aggregationv1alpha1.CoderUserStatus{Username: name},
 		}
 	}
-	k := &kubeAPI{users: []aggregationv1alpha1.CoderUser{user("ada", "password"), user("coder-k8s-operator", "password"), user("octocat", "github")}}
+	ada := user("ada", "password")
+	ada.Spec.FullName, ada.Spec.Suspended = "Ada", ptr.To(true)
+	ada.Spec.Organizations = []aggregationv1alpha1.CoderUserOrganization{{Name: "coder", Roles: []string{"organization-admin"}}}
+	// What is not exported is not read either.
+	k := &kubeAPI{
+		users:    []aggregationv1alpha1.CoderUser{ada, user("coder-k8s-operator", "password"), user("octocat", "github")},
+		failures: map[string]int{"codertemplates": 403, "coderworkspaces": 403},
+	}
 	got := run(t, append(k.start(t), "--users")...)
-	if got.code != cli.ExitPartial || !strings.Contains(got.stderr, "left out: CoderUser coder/octocat: its login type") {
+	if got.code != cli.ExitPartial || strings.Count(got.stderr, "left out: ") != 1 || !strings.Contains(got.stderr, "left out: CoderUser coder/octocat: its login type") {
 		t.Errorf("exit code %d: %s", got.code, got.stderr)
 	}
 	const want = `# The password is not exported. Another Coder gives the user a random one that nobody knows;
@@ -458,13 +465,20 @@ metadata:
   namespace: coder
 spec:
   email: ada@example.com
+  fullName: Ada
   loginType: password
+  organizations:
+  - name: coder
+    roles:
+    - organization-admin
   roles:
   - auditor
+  suspended: true
 `
 	if diff := cmp.Diff(want, got.stdout); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	k.failures = nil
 	if without := run(t, k.start(t)...); strings.Contains(without.stdout, "CoderUser") {
 		t.Errorf("users are exported although that was not requested:\n%s", without.stdout)
 	}

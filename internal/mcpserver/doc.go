@@ -22,9 +22,10 @@
 //   - A stream sends data at least every 15 seconds, also before its first event, and a
 //     client that does not read is disconnected after 30 seconds.
 //   - Tools impersonate the caller. The server's own permissions are for TokenReviews and
-//     SubjectAccessReviews. It may impersonate callers only for what tools and prompts declare: hack/generate writes the role from
-//     their declarations, so that the permissions of a new tool cannot be forgotten. Toolset
-//     inside has a role of its own, which an administrator must enable.
+//     SubjectAccessReviews. It may impersonate callers only for what tools and prompts declare:
+//     hack/generate writes the role from their declarations, so that the permissions of a new
+//     tool cannot be forgotten. Toolset inside has a role of its own, which an administrator
+//     must enable.
 //   - A question to the user is signed with a key that is derived from the caller's token, so
 //     any replica can check the answer, and no Secret is needed. An answer is not valid with
 //     another token, also of the same user.

@@ -75,7 +75,7 @@ func TestNullRemovesADefault(t *testing.T) {
 		"in the only file":   {"-f", second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, manifest, said := migrate(t, "", append([]string{"helm", "--chart", "coder", "-n", "team"}, args...)...)
+			code, manifest, said := migrate(t, "", append([]string{"helm", "-n", "team"}, args...)...)
 			if code != cli.ExitOK {
 				t.Errorf("exit code %d:\n%s", code, said)
 			}

@@ -202,8 +202,8 @@ status:
 ---
 apiVersion: v1
 kind: Secret
-metadata: {name: coder-k8s-mcp, namespace: coder-system}
-data: {confirmation-key: %[9]s}
+metadata: {name: coder-k8s-apiserver-tls, namespace: coder-system}
+data: {tls.key: %[9]s}
 `, inPodEnv, inIngress, secretToken, b64(secretToken), inEvent, inFile, inVariable, inParameter, b64(secretToken))
 }
 

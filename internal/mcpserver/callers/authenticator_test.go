@@ -268,6 +268,40 @@ func TestModeNone(t *testing.T) {
 	}
 }
 
+// TestConfirmationKey checks who gets the same key: a token on all replicas, and without authentication one process.
+func TestConfirmationKey(t *testing.T) {
+	none := func(cfg *AuthenticatorConfig) { cfg.Options.Mode = ModeNone }
+	one, two, local, other := newDoor(t), newDoor(t), newDoor(t, none), newDoor(t, none)
+	key := func(d *door, authorization ...string) string {
+		t.Helper()
+		if w := d.knock(t, authorization...); w.Code != http.StatusOK {
+			t.Fatalf("the answer is %d %s", w.Code, w.Body)
+		}
+		info := auth.TokenInfoFromContext(d.passed[len(d.passed)-1].Context())
+		key, err := ConfirmationKey(WithCaller(t.Context(), info))
+		if err != nil || len(key) < 32 || strings.Contains(string(key), aliceToken) {
+			t.Fatalf("the key is %q, error %v", key, err)
+		}
+		return string(key)
+	}
+	alice, robot := "Bearer "+aliceToken, "Bearer "+robotToken
+	if key(one, alice) != key(one, alice) || key(one, alice) != key(two, alice) {
+		t.Error("a token has two keys")
+	}
+	if key(local) != key(local, alice) {
+		t.Error("a process without authentication has two keys")
+	}
+	all := map[string]bool{key(one, alice): true, key(one, robot): true, key(local): true, key(other): true}
+	if len(all) != 4 {
+		t.Errorf("two tokens and two processes have %d keys", len(all))
+	}
+	for _, ctx := range []context.Context{t.Context(), WithCaller(t.Context(), nil), WithCaller(t.Context(), &auth.TokenInfo{})} {
+		if key, err := ConfirmationKey(ctx); !errors.Is(err, errNoCaller) {
+			t.Errorf("nobody has the key %x, error %v", key, err)
+		}
+	}
+}
+
 // BenchmarkAuthenticated measures a request whose token and permission are cached.
 func BenchmarkAuthenticated(b *testing.B) {
 	id, err := NewAuthenticator(AuthenticatorConfig{Options: *NewAuthenticationOptions(), BindAddress: ":8090", Kube: newPeople().kube()})
