@@ -88,8 +88,9 @@ func templateOccurrences(before, after *aggregationv1alpha1.CoderTemplate) []occ
 			note: fmt.Sprintf("building version %q failed: %s", is.LatestVersionName, is.LatestVersionError),
 		})
 	}
+	// Ready stays false while a test that failed runs again, and Stalled does not stay true.
 	failed := func(t *aggregationv1alpha1.CoderTemplate) *metav1.Condition {
-		c := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionReady)
+		c := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionStalled)
 		if c == nil || c.Reason != aggregationv1alpha1.ReasonTestsFailed || t.Status.Candidate == nil {
 			return nil
 		}

@@ -81,6 +81,38 @@ func TestOccurrences(t *testing.T) {
 	}
 }
 
+// TestEventOfFailedTests: each failure of a candidate is one occurrence, also if Ready stays false while the test runs again.
+func TestEventOfFailedTests(t *testing.T) {
+	at := func(candidate, reason string, since time.Time) *aggregationv1alpha1.CoderTemplate {
+		tmpl := templateAt("a", candidate, "succeeded")
+		tmpl.Status.Candidate = &aggregationv1alpha1.TemplateCandidate{ID: candidate}
+		stalled := map[string]metav1.ConditionStatus{"TestsFailed": metav1.ConditionTrue, "TestsRunning": metav1.ConditionFalse}[reason]
+		tmpl.Status.Conditions = []metav1.Condition{
+			{Type: "Ready", Status: metav1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(began)},
+			{Type: "Stalled", Status: stalled, Reason: reason, Message: "test failed", LastTransitionTime: metav1.NewTime(since)},
+		}
+		return tmpl
+	}
+	keys := map[string]bool{}
+	var last *aggregationv1alpha1.CoderTemplate
+	for i, c := range []struct {
+		candidate, reason string
+		failures          int
+	}{
+		{"b", "TestsRunning", 0}, {"b", "TestsFailed", 1}, {"b", "TestsFailed", 1}, {"b", "TestsRunning", 1}, {"b", "TestsFailed", 2}, {"c", "TestsFailed", 3},
+	} {
+		next := at(c.candidate, c.reason, began.Add(time.Duration(i)*time.Minute))
+		if last != nil {
+			for _, o := range occurrencesOf(last, next) {
+				keys[o.reason+o.key] = true
+			}
+		}
+		if last = next; len(keys) != c.failures {
+			t.Errorf("step %d: %d Events, want %d: %v", i, len(keys), c.failures, keys)
+		}
+	}
+}
+
 // runRecorder starts an eventRecorder, and returns it with a function that stops it.
 func runRecorder(t *testing.T, kube *fake.Clientset, clock *clocktesting.FakePassiveClock, identity string) (*eventRecorder, func()) {
 	t.Helper()

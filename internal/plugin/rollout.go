@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +59,7 @@ func (o *rollout) most(all int) (int, error) {
 	case err != nil || n < 1 || percent && n > 100:
 		return 0, cli.Usage("--max-unavailable %q: give a number such as 5 or a percentage such as 10%%, at least 1", o.unavailable)
 	case percent:
-		n = int(math.Floor(float64(all) * float64(n) / 100))
+		n = all * n / 100
 	}
 	return max(n, 1), nil
 }
@@ -159,11 +158,12 @@ func (r *workspaceRun) next(ctx context.Context, c *Cluster, ws aggregationv1alp
 		return &workspaceOrder{workspace: &ws, err: err}
 	}
 	why := r.rollout.inUse(now, r.Now())
-	if now.UID == ws.UID && now.Spec.TemplateVersionID == r.versions[ws.UID] {
-		why = "has the active version already"
-	}
-	if now.UID != ws.UID {
+	switch {
+	case now.UID != ws.UID:
 		why = "was deleted and created again"
+	case now.Spec.TemplateVersionID != ws.Spec.TemplateVersionID:
+		// It may be newer than the version that was active when the rollout began.
+		why = "got another version meanwhile"
 	}
 	if why != "" {
 		r.skipped(now, why)

@@ -136,6 +136,21 @@ func TestRolloutSparesUsers(t *testing.T) {
 	}
 }
 
+// TestRolloutLeavesNewerVersions: a workspace that got another version during the rollout is not brought back to the one that was
+// active when the rollout began.
+func TestRolloutLeavesNewerVersions(t *testing.T) {
+	api := newRolloutAPI(t)
+	h := newHarness()
+	h.clock.after = func(int) {
+		api.change(workspaces, "coder/coder.ada.r9", func(o fields) { o["spec"].(fields)["templateVersionID"] = "newer" })
+		api.finish("", "")
+	}
+	got := h.run(t, api.fakeAPI, "-n", "coder", "update", "--template", "hello", "--yes", "--max-unavailable", "2")
+	if got.code != 0 || strings.Join(api.order, " ") != "r1 r2 r3 r4 r5 r6 r7 r8" || !strings.Contains(got.err, "r9 got another version meanwhile: skipped") {
+		t.Errorf("%v %+v", api.order, got)
+	}
+}
+
 func TestRolloutOptions(t *testing.T) {
 	runEach(t, sampleAPI(t), map[string]answer{
 		"update --all --only-stopped --idle 30m":        {2, "", "give --only-stopped or --idle, not both"},

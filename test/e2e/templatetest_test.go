@@ -44,6 +44,7 @@ func testTemplateTests(t *testing.T) {
 // testGate tests spec.activation AfterTest with the template of live workspaces: a version whose test succeeds becomes active, and one
 // whose test fails does not. It ends with the source and the activation as before.
 func testGate(t *testing.T) {
+	t.Cleanup(func() { cleanup("-n", sampleNamespace, "delete", "ctt", "--all", "--timeout=5m") })
 	kubernetes := []string{"-n", sampleNamespace, "ctpl", "coder.kubernetes"}
 	push := func(notes, activation, command string) {
 		t.Helper()
