@@ -93,7 +93,7 @@ func differences(d difference) (releases []Release, source string) {
 	case startsNoDormant:
 		return []Release{Release229}, "tried with the real 2.29.1"
 	case serviceAccounts:
-		return []Release{Release236}, "since 2.36: coderd/users.go, of which the refusal of none was tried with the real 2.36.1, and service accounts were read; migration 000555 changes none of earlier users to password"
+		return []Release{Release236}, "since 2.36, tried with the real, licensed 2.36.1 (make test-licensed): coderd/users.go; migration 000555 changes none of earlier users to password"
 	case namesIncludeDeleted:
 		return []Release{Release236}, "#25826, tried with the real 2.36.1: coderd/workspaces.go"
 	case membersSeeKeys:

@@ -279,9 +279,7 @@ func (s *Server) workspaceSDK(w *workspace) codersdk.Workspace {
 	out.OrganizationID, out.OrganizationName = t.OrganizationID, t.OrganizationName
 	out.TemplateID, out.TemplateName, out.TemplateDisplayName, out.TemplateIcon = t.ID, t.Name, t.DisplayName, t.Icon
 	out.TemplateActiveVersionID, out.TemplateAllowUserCancelWorkspaceJobs = t.ActiveVersionID, t.AllowUserCancelWorkspaceJobs
-	// Without a license the setting is stored and has no effect: coderd/database/dbauthz/accesscontrol.go. A server without
-	// licensing behaves as one whose license allows it.
-	out.TemplateRequireActiveVersion = t.RequireActiveVersion && (!s.licensing || s.entitlements().Features[codersdk.FeatureAccessControl].Enabled)
+	out.TemplateRequireActiveVersion = t.RequireActiveVersion
 	out.TemplateUseClassicParameterFlow = t.UseClassicParameterFlow
 	out.LatestBuild = s.buildSDK(w, w.latest())
 	out.Outdated = out.LatestBuild.TemplateVersionID != t.ActiveVersionID
