@@ -67,6 +67,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.WorkspaceApp{}.OpenAPIModelName():                          schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceApp(ref),
 		v1alpha1.WorkspaceBuild{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceBuild(ref),
 		v1alpha1.WorkspaceParameter{}.OpenAPIModelName():                    schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceParameter(ref),
+		v1alpha1.WorkspaceShare{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceShare(ref),
 		"github.com/coder-k8s/coder-k8s/api/v1alpha1.TemplateTestChecks":    schema_coder_k8s_coder_k8s_api_v1alpha1_TemplateTestChecks(ref),
 		"github.com/coder-k8s/coder-k8s/api/v1alpha1.TemplateTestCommand":   schema_coder_k8s_coder_k8s_api_v1alpha1_TemplateTestCommand(ref),
 		"github.com/coder-k8s/coder-k8s/api/v1alpha1.TemplateTestParameter": schema_coder_k8s_coder_k8s_api_v1alpha1_TemplateTestParameter(ref),
@@ -1629,7 +1630,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.Referenc
 				Properties: map[string]spec.Schema{
 					"email": {
 						SchemaProps: spec.SchemaProps{
-							Description: "email is required on creation. Coder's API cannot change it later.",
+							Description: "email is required on creation, except for a service account, which has none. Coder's API cannot change it later.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1643,8 +1644,15 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.Referenc
 					},
 					"loginType": {
 						SchemaProps: spec.SchemaProps{
-							Description: "loginType is how the user logs in: password, oidc, or none for an account that only uses tokens. It is required on creation and cannot change. Users that were not created with this API may have another type, for example github. Coder 2.36 and later create no users with none, and change existing ones to password. A manifest that still says none is accepted for them.",
+							Description: "loginType is how the user logs in: password, oidc, or none for an account that only uses tokens. It is required on creation and cannot change. Users that were not created with this API may have another type, for example github. In Coder 2.36 and later only service accounts have none, which is their default. The upgrade changes other users to password. A manifest that still says none is accepted for them.",
 							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"serviceAccount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serviceAccount creates an account for programs, which cannot log in and only uses tokens. It needs Coder 2.36 or later with a license that includes service accounts. It has no email and no password, and cannot change.",
+							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
@@ -1759,6 +1767,13 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref common.Refere
 						SchemaProps: spec.SchemaProps{
 							Description: "loginType is how the user logs in.",
 							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"serviceAccount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serviceAccount reports that it is a service account, which cannot log in.",
+							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
@@ -2354,11 +2369,29 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 							Format:      "",
 						},
 					},
+					"sharedWith": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "sharedWith lists the users and groups that Coder lets use the workspace besides its owner. If unset, Coder's value is kept; an empty list stops all sharing. It gives no permission in Kubernetes. A change needs Coder 2.32 or later, and the permission to share the workspace in Coder, which its owner and those with the role admin have. If somebody changes it in Coder, the list follows.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkspaceShare{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.WorkspaceParameter{}.OpenAPIModelName()},
+			v1alpha1.WorkspaceParameter{}.OpenAPIModelName(), v1alpha1.WorkspaceShare{}.OpenAPIModelName()},
 	}
 }
 
@@ -2489,6 +2522,24 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"sharedWith": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "sharedWith lists the users and groups that the workspace is shared with in Coder, sorted, at most 100. It is empty before Coder 2.32.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkspaceShare{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"conditions": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -2514,7 +2565,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.WorkspaceAgent{}.OpenAPIModelName(), v1alpha1.WorkspaceBuild{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.WorkspaceAgent{}.OpenAPIModelName(), v1alpha1.WorkspaceBuild{}.OpenAPIModelName(), v1alpha1.WorkspaceShare{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -3331,6 +3382,40 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceParameter(ref common.Ref
 					},
 				},
 				Required: []string{"name", "value"},
+			},
+		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceShare(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkspaceShare is a user or a group that a workspace is shared with. Exactly one of user and group is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "user is the username of a member of the organization.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group is the name of a group of the organization. The group Everyone has all members of the organization. Other groups need a license.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "role is use or admin. With use, which is the default, a user can see, start and stop the workspace, open sessions in it and use its apps. With admin, a user can also change and share it. Neither can delete it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
 			},
 		},
 	}
