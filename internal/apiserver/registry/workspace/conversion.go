@@ -39,9 +39,7 @@ func (k *Kind) Object(
 		log.FromContext(ctx).V(1).Info("Could not read the parameters of a build; serving those of an earlier build", "id", item.ID, "reason", err.Error())
 	}
 	k.learnCause(ctx, connection, item.LatestBuild, before)
-	if err := k.learnUsernames(ctx, connection, item); err != nil {
-		return nil, err
-	}
+	k.tryUsernames(ctx, connection, item)
 	return k.object(connection, item, record, n, before), nil
 }
 
@@ -55,10 +53,15 @@ func (k *Kind) object(
 			metadata.JoinName(connection.NamePrefix, w.OrganizationName, w.OwnerName, w.Name), w.ID, w.CreatedAt),
 		Spec: specOf(w, n),
 	}
-	shared := k.sharedWith(w)
+	shared, known := k.sharedWith(connection, w)
+	if !known && previous != nil {
+		shared = previous.Status.SharedWith
+	}
 	switch {
 	case n.Change != nil && n.Change.SharedWith != nil:
 		ws.Spec.SharedWith = n.Change.SharedWith
+	case !known && previous != nil:
+		ws.Spec.SharedWith = previous.Spec.SharedWith
 	case n.SharedWith != nil || previous == nil:
 		ws.Spec.SharedWith = inOrder(shared, n.SharedWith)
 	default:

@@ -137,8 +137,9 @@ func (k *Kind) beginCreate(ctx context.Context, ws object) (_ context.Context, a
 		s := subject{connection: p.connection, name: ws.Name, workspace: coderd.Workspace{
 			OwnerID: p.owner.ID, OrganizationID: p.organization.ID, OrganizationName: p.organization.Name,
 		}}
-		if _, err = k.planSharing(ctx, s, ws.Spec.SharedWith); err == nil {
-			err = mayShare(ctx, s, coderd.Permission{Owner: p.owner.ID, Organization: p.organization.ID})
+		err = mayShare(ctx, s, coderd.Permission{Owner: p.owner.ID, Organization: p.organization.ID})
+		if err == nil {
+			_, err = k.planSharing(ctx, s, ws.Spec.SharedWith)
 		}
 		if err != nil {
 			return ctx, nil, p, err

@@ -65,6 +65,10 @@ func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Cont
 	d.intent.setSpec(wanted.Spec)
 	if d.shares {
 		d.intent.Change = d.intent.Change.withoutSharing()
+		// The plan tells which users and groups exist.
+		if err = mayShare(ctx, d.subject, coderd.Permission{ID: d.workspace.ID}); err != nil {
+			return ctx, nil, err
+		}
 		if d.sharing, err = k.planSharing(ctx, d.subject, wanted.Spec.SharedWith); err != nil {
 			return ctx, nil, err
 		}
@@ -141,7 +145,7 @@ func (d *decision) stores() bool {
 
 // may returns an error if Coder would refuse the update if it received it now.
 func (d *decision) may(ctx context.Context) error {
-	actions := []string{"update"}
+	var actions []string
 	switch {
 	case d.orphan:
 		actions = []string{"delete"}
@@ -155,10 +159,8 @@ func (d *decision) may(ctx context.Context) error {
 	if d.restart && isStarted(d.workspace) {
 		actions = append(actions, "stop")
 	}
-	if d.shares {
-		if err := mayShare(ctx, d.subject, coderd.Permission{ID: d.workspace.ID}); err != nil {
-			return err
-		}
+	if len(actions) == 0 || d.ttl || d.autostart || d.updates || d.dormant || d.removes {
+		actions = append(actions, "update")
 	}
 	var wanted []coderd.Permission
 	for _, action := range actions {

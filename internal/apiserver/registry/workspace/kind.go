@@ -113,7 +113,7 @@ type Kind struct {
 	// values maps builds to the values of their parameters.
 	values *lru.Cache
 	causes *registry.Causes
-	// usernames maps the ids of users to a username.
+	// usernames maps a userKey to a username.
 	usernames *lru.Cache
 }
 

@@ -10,7 +10,9 @@ import (
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
@@ -34,52 +36,69 @@ var sharedWithPath = specPath.Child("sharedWith")
 // share is a user or a group that a workspace is shared with.
 type share = aggregationv1alpha1.WorkspaceShare
 
+// userKey identifies a user. The Coder of another control plane may use the same ids.
+type userKey struct {
+	controlPlane types.NamespacedName
+	uid          types.UID
+	id           uuid.UUID
+}
+
+func keyOf(connection connections.Connection, user uuid.UUID) userKey {
+	return userKey{connection.ControlPlane, connection.UID, user}
+}
+
 // username is the cached name of a user.
 type username struct {
 	name   string
 	readAt time.Time
 }
 
-// learnUsernames reads the names of the users that a workspace is shared with. Coder reports only
-// their ids.
-func (k *Kind) learnUsernames(ctx context.Context, connection connections.Connection, w coderd.Workspace) error {
+// learnUsernames reads the names of the users that a workspace is shared with, if they are not cached or
+// older than maxAge. Coder reports only their ids. It stops at the first error.
+func (k *Kind) learnUsernames(ctx context.Context, connection connections.Connection, w coderd.Workspace, maxAge time.Duration) error {
 	for _, s := range w.SharedWith {
-		if known, ok := k.usernames.Get(s.ID); s.IsGroup || ok && k.Clock.Since(known.(username).readAt).Abs() < usernameTTL {
+		key := keyOf(connection, s.ID)
+		if known, ok := k.usernames.Get(key); s.IsGroup || ok && k.Clock.Since(known.(username).readAt).Abs() < maxAge {
 			continue
 		}
 		user, err := connection.Client.UserByName(ctx, s.ID.String())
-		switch {
-		case err == nil:
-			k.usernames.Add(s.ID, username{user.Username, k.Clock.Now()})
-		case !coderd.IsNotFound(err):
+		if err != nil && !coderd.IsNotFound(err) {
 			return err
 		}
+		// A user who does not exist any more is shown by the id.
+		k.usernames.Add(key, username{cmp.Or(user.Username, s.ID.String()), k.Clock.Now()})
 	}
 	return nil
 }
 
-// shownAs returns the entry of the object for one of Coder. Neither user nor group is set if the name
-// is not known.
-func (k *Kind) shownAs(s coderd.Share) share {
-	role := cmp.Or(s.Role, roleOther)
-	if s.IsGroup {
-		return share{Group: s.GroupName, Role: role}
+// tryUsernames is learnUsernames for a conversion. The rest of the object is correct without the names.
+func (k *Kind) tryUsernames(ctx context.Context, connection connections.Connection, w coderd.Workspace) {
+	if err := k.learnUsernames(ctx, connection, w, usernameTTL); err != nil {
+		log.FromContext(ctx).V(1).Info("Could not read the name of a user that a workspace is shared with; serving the earlier list", "id", w.ID, "reason", err.Error())
 	}
-	known, _ := k.usernames.Get(s.ID)
-	user, _ := known.(username)
-	return share{User: user.name, Role: role}
 }
 
-// sharedWith returns the users and then the groups that a workspace is shared with, sorted.
-func (k *Kind) sharedWith(w coderd.Workspace) []share {
-	var out []share
+// shownAs returns the entry of the object for one of Coder. A user whose name is not known is shown by the id.
+func (k *Kind) shownAs(connection connections.Connection, s coderd.Share) (_ share, known bool) {
+	role := cmp.Or(s.Role, roleOther)
+	if s.IsGroup {
+		return share{Group: cmp.Or(s.GroupName, s.ID.String()), Role: role}, true
+	}
+	cached, known := k.usernames.Get(keyOf(connection, s.ID))
+	user, _ := cached.(username)
+	return share{User: cmp.Or(user.name, s.ID.String()), Role: role}, known
+}
+
+// sharedWith returns the users and then the groups that a workspace is shared with, sorted, and whether
+// all names are known.
+func (k *Kind) sharedWith(connection connections.Connection, w coderd.Workspace) (out []share, known bool) {
+	known = true
 	for _, s := range w.SharedWith {
-		if shown := k.shownAs(s); shown.User != "" || shown.Group != "" {
-			out = append(out, shown)
-		}
+		shown, ok := k.shownAs(connection, s)
+		out, known = append(out, shown), known && ok
 	}
 	slices.SortFunc(out, compareShares)
-	return out
+	return out, known
 }
 
 func compareShares(a, b share) int {
@@ -119,6 +138,10 @@ func withRole(shares []share) []share {
 // is already shared with are valid.
 func validateSharing(shares, old []share) field.ErrorList {
 	var errs field.ErrorList
+	if sameShares(shares, old) {
+		// Two groups or users may be shown by the same name, for example after a rename.
+		return nil
+	}
 	if len(shares) > maxShares {
 		errs = append(errs, field.TooMany(sharedWithPath, len(shares), maxShares))
 	}
@@ -147,13 +170,14 @@ func (k *Kind) planSharing(ctx context.Context, s subject, shares []share) ([]co
 	} else if err != nil {
 		return nil, fault(s.name, err)
 	}
-	if err := k.learnUsernames(ctx, s.connection, s.workspace); err != nil {
+	// The name that is cached may be that of another user now.
+	if err := k.learnUsernames(ctx, s.connection, s.workspace, 0); err != nil {
 		return nil, fault(s.name, err)
 	}
 	shares = slices.Clone(shares)
 	var changes []coderd.Share
 	for _, shared := range s.workspace.SharedWith {
-		shown := k.shownAs(shared)
+		shown, _ := k.shownAs(s.connection, shared)
 		i := slices.IndexFunc(shares, func(o share) bool { return o.User == shown.User && o.Group == shown.Group })
 		role := ""
 		if i >= 0 {
@@ -172,6 +196,9 @@ func (k *Kind) planSharing(ctx context.Context, s subject, shares []share) ([]co
 			return nil, fault(s.name, err)
 		case problem != "":
 			return nil, invalid(s.name, field.Invalid(sharedWithPath, wanted.User+wanted.Group, problem))
+		}
+		if wanted.User != "" {
+			k.usernames.Add(keyOf(s.connection, id), username{wanted.User, k.Clock.Now()})
 		}
 		changes = append(changes, coderd.Share{ID: id, IsGroup: wanted.Group != "", Role: wanted.Role})
 	}

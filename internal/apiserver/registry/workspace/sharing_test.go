@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -195,6 +196,8 @@ func TestSharingAsTheCaller(t *testing.T) {
 			w.coder.ShareWorkspace(id, "ada", role)
 			w.mirror()
 			const object = "coder.di.dev"
+			w.mustUpdate(object, parameter("size", "2"))
+			w.mirror()
 			ctx, current := w.asAda(), w.object(object)
 			wanted := current.DeepCopy()
 			wanted.Spec.SharedWith = append(wanted.Spec.SharedWith, bo)
@@ -213,7 +216,99 @@ func TestSharingAsTheCaller(t *testing.T) {
 			if err := w.deleteAs(ctx, object); !apierrors.IsForbidden(err) {
 				t.Errorf("deletion: %v", err)
 			}
+			// Coder does not check what only the record holds, and a dry run is as strict as Coder.
+			omit := func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.Parameters = nil }
+			checked := func(change edit) error {
+				wanted := w.object(object).DeepCopy()
+				change(wanted)
+				return w.kind.CheckUpdate(ctx, wanted, w.object(object))
+			}
+			for what, err := range map[string]error{
+				"start with a TTL, dry run": checked(all(running(true), func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](120_000) })),
+				"start without parameters":  second(w.update(ctx, object, all(running(true), omit))),
+			} {
+				if allowed != (err == nil) || err != nil && !apierrors.IsForbidden(err) {
+					t.Errorf("%s: %v, allowed %t", what, err, allowed)
+				}
+			}
+			// Only those who may share learn which users exist.
+			if _, err := w.update(ctx, object, shared(share{User: "nobody"})); apierrors.IsForbidden(err) == allowed {
+				t.Errorf("with nobody: %v", err)
+			}
 		})
+	}
+}
+
+// TestSharingWithoutUsernames checks that a user whose name cannot be read does not block the workspace, and
+// is not read again each time.
+func TestSharingWithoutUsernames(t *testing.T) {
+	w, id := newSharingFixture(t)
+	w.coder.ShareWorkspace(id, "bo", "use")
+	w.mirror()
+	user, _ := w.coder.User("bo")
+	path := "/api/v2/users/" + user.ID.String()
+	lost := share{User: user.ID.String(), Role: "use"}
+
+	w.restart()
+	mend := w.coder.Fail(coderdtest.Fault{Method: http.MethodGet, PathPrefix: path})
+	w.coder.ShareWorkspace(id, "cy", "admin")
+	w.mirror()
+	if ws := w.object(devName); !isShared(ws, bo) || ws.Generation != 2 {
+		t.Errorf("the earlier list is kept: %+v, generation %d", ws.Spec.SharedWith, ws.Generation)
+	}
+	other := w.coder.AddWorkspace("ada", w.template, "other")
+	w.coder.ShareWorkspace(other, "bo", "use")
+	w.mirror()
+	if ws := w.object("coder.ada.other"); !isShared(ws, lost) {
+		t.Errorf("without an earlier list: %+v", ws.Spec.SharedWith)
+	}
+	mend()
+	w.mirror()
+	if ws := w.object(devName); !isShared(ws, bo, cy) {
+		t.Errorf("then: %+v", ws.Spec.SharedWith)
+	}
+
+	w.pass(usernameTTL)
+	defer w.coder.Fail(coderdtest.Fault{Method: http.MethodGet, PathPrefix: path, Status: http.StatusNotFound, Message: "Resource not found or you do not have access to this resource"})()
+	w.mirror()
+	if ws := w.object(devName); !isShared(ws, lost, cy) && !isShared(ws, cy, lost) {
+		t.Errorf("a user who is gone: %+v", ws.Spec.SharedWith)
+	}
+	w.coder.ResetRequests()
+	w.mirror()
+	if n := w.coder.Requests()["GET /api/v2/users/{user}"]; n != 0 {
+		t.Errorf("read again: %v", w.coder.Requests())
+	}
+}
+
+// TestSharingWithNamesThatMoved checks that a cached name of a user, or of a user of another Coder, is not
+// taken for this one.
+func TestSharingWithNamesThatMoved(t *testing.T) {
+	w, id := newSharingFixture(t)
+	w.coder.ShareWorkspace(id, "bo", "use")
+	w.mirror()
+	w.coder.RenameUser("bo", "bob")
+	other, bob := w.provider.connection, share{User: "bob", Role: "use"}
+	other.ControlPlane.Name = "other"
+	obj, err := w.kind.Object(t.Context(), other, w.item(w.object(devName)), nil, nil)
+	w.must(err)
+	if ws := obj.(object); !isShared(ws, bob) {
+		t.Errorf("the other control plane: %+v", ws.Spec.SharedWith)
+	}
+
+	w.coder.RenameUser("cy", "bo")
+	w.coder.ShareWorkspace(id, "bo", "use")
+	w.mirror()
+	if ws := w.object(devName); !isShared(ws, bo, bo) {
+		t.Errorf("two of the same name: %+v", ws.Spec.SharedWith)
+	}
+	w.mustUpdate(devName, running(false))
+
+	w.mustUpdate(devName, shared(bo, everyone))
+	w.pass(usernameTTL)
+	w.mirror()
+	if ws := w.object(devName); !isShared(ws, bo, everyone) {
+		t.Errorf("shared with the one who has the name now: %+v", ws.Spec.SharedWith)
 	}
 }
 

@@ -31,12 +31,10 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 	if err != nil {
 		return nil, err
 	}
-	if d.workspace, err = d.connection.Client.Workspace(ctx, d.workspace.ID); err == nil {
-		err = k.learnUsernames(ctx, d.connection, d.workspace)
-	}
-	if err != nil {
+	if d.workspace, err = d.connection.Client.Workspace(ctx, d.workspace.ID); err != nil {
 		return nil, fault(d.name, err)
 	}
+	k.tryUsernames(ctx, d.connection, d.workspace)
 	if record.DeletionDue() {
 		return k.destroy(ctx, d.subject, record, d.intent, current)
 	}
