@@ -24,7 +24,6 @@ func (s *Server) putAutomaticUpdates(r *request) {
 	r.w.WriteHeader(http.StatusNoContent)
 }
 
-// putDormant changes only the dormancy: it neither stops nor starts the workspace.
 // refusePrebuilt refuses to change a workspace that Coder has built in advance, as coderd/workspaces.go does.
 func (w *workspace) refusePrebuilt(message string) {
 	if w.owner.Username == prebuilds {
@@ -32,6 +31,7 @@ func (w *workspace) refusePrebuilt(message string) {
 	}
 }
 
+// putDormant changes only the dormancy: it neither stops nor starts the workspace.
 func (s *Server) putDormant(r *request) {
 	w := s.pathWorkspace(r)
 	body := read[codersdk.UpdateWorkspaceDormancy](r)

@@ -52,7 +52,7 @@ func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Cont
 	if ctx, err = k.authorize(ctx, d); err != nil {
 		return ctx, nil, err
 	}
-	if d.workspace.Prebuilt() && d.differs() {
+	if d.workspace.Prebuilt() && d.differs() && !d.orphan {
 		return ctx, nil, invalid(d.name, field.Forbidden(specPath, fmt.Sprintf(
 			"Coder has built this workspace in advance for a preset of template %q, and starts and stops it itself: create a workspace with the preset, and Coder hands it over", d.workspace.TemplateName)))
 	}

@@ -158,6 +158,33 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
+// TestOrphanPrebuilt checks that a prebuilt workspace can be deleted without a build, as it can be with one.
+func TestOrphanPrebuilt(t *testing.T) {
+	const name = "coder.prebuilds.one"
+	w := newFixture(t)
+	w.coder.AddUser("prebuilds")
+	w.coder.RequireTags(w.template, map[string]string{"region": "mars"})
+	w.coder.AddWorkspace("prebuilds", w.template, "one")
+	w.mirror()
+	ws := w.object(name)
+	ordered := func(a action) error {
+		_, err := w.update(withAction(t.Context(), a), name, func(ws *aggregationv1alpha1.CoderWorkspace) {
+			w.must((&actionREST{action: a}).change(ws, nil))
+		})
+		return err
+	}
+	for _, a := range []action{actionStart, actionStop, actionRestart} {
+		if err := ordered(a); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "create a workspace with the preset") {
+			t.Errorf("%s: %v", a, err)
+		}
+	}
+	w.must(ordered(actionOrphan))
+	w.mirror()
+	if w.object(name) != nil || w.transitions(ws) != "start delete" {
+		t.Errorf("builds %s, object %+v", w.transitions(ws), w.object(name))
+	}
+}
+
 // failedDeletion has a deletion that fails, and then no provisioner.
 func failedDeletion(w *fixture) {
 	w.coder.RequireTags(w.template, nil)
