@@ -166,8 +166,8 @@ func (r *Reconciler) advanceUpgrade(ctx context.Context, s *scope) error {
 		switch {
 		case s.Available():
 			s.enterPhase(coderv1alpha1.UpgradeReverted)
-		case s.Trouble != nil && s.Trouble.Reason == coderv1alpha1.ReasonDatabaseSchemaNewer:
-			// An earlier attempt has migrated the database.
+		case s.Trouble != nil && s.Trouble.Reason == coderv1alpha1.ReasonDatabaseSchemaNewer && u.SchemaAfter != 0:
+			// An earlier attempt has migrated the database. Without SchemaAfter the new image was not tried.
 			s.note("Coder %s cannot use the database: %s", u.FromVersion, s.Trouble.Message)
 			s.enterPhase(coderv1alpha1.UpgradeFailed)
 		}
@@ -300,30 +300,38 @@ func (r *Reconciler) schemaVersion(ctx context.Context, s *scope, backup *coderv
 	return 0, false, "", ensure.Waits(coderv1alpha1.ReasonReconciling, workload.PollInterval, "Job %q reads the version of the schema", job.Name)
 }
 
-// podsGone reports whether no pod of Coder uses the database. late says what did not stop in time, or is empty.
-func (r *Reconciler) podsGone(ctx context.Context, s *scope) (gone bool, late string, err error) {
+// podsGone reports whether no pod of Coder uses the database. late is a pod that did not stop in time, one of
+// another image than the old one if there is any.
+func (r *Reconciler) podsGone(ctx context.Context, s *scope) (gone bool, late *corev1.Pod, err error) {
 	pods, err := r.kit.RunningPods(ctx, &s.Pass)
 	grace := time.Duration(ptr.Deref(s.Deployment.Spec.Template.Spec.TerminationGracePeriodSeconds, 30)) * time.Second
 	switch {
 	case err != nil:
-		return false, "", err
-	case len(pods) == 0 && stopped(s.Deployment):
-		return true, "", nil
-	case !s.phaseLasted(grace + stopLimit):
-		return false, "", nil
+		return false, nil, err
 	case len(pods) == 0:
-		return false, fmt.Sprintf("Deployment %q did not stop its pods within %s", s.Deployment.Name, grace+stopLimit), nil
+		return stopped(s.Deployment), nil, nil
+	case !s.phaseLasted(grace + stopLimit):
+		return false, nil, nil
 	}
-	return false, fmt.Sprintf("pod %q did not stop within %s; see its node, or delete it", pods[0].Name, grace+stopLimit), nil
+	other := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return !s.hasOldImage(&pod) })
+	return false, &pods[max(other, 0)], nil
+}
+
+func (s *scope) hasOldImage(pod *corev1.Pod) bool {
+	return upgrade.SameImage(s.upgrade.FromImage, resources.ImageOf(s.Workload, &corev1.PodTemplateSpec{Spec: pod.Spec}))
 }
 
 func (r *Reconciler) awaitStop(ctx context.Context, s *scope) error {
 	gone, late, err := r.podsGone(ctx, s)
 	switch {
-	case late != "":
-		s.note("%s; nothing was changed", late)
+	case err != nil:
+	case late != nil && s.hasOldImage(late):
+		s.note("pod %q does not stop; see its node, or delete it; nothing was changed", late.Name)
 		s.enterPhase(coderv1alpha1.UpgradeReverting)
-	case !gone || err != nil:
+	case late != nil:
+		s.upgradeProblem = &workload.Problem{Reason: coderv1alpha1.ReasonUpgradeStopping, Message: fmt.Sprintf(
+			"pod %q of an earlier attempt does not stop, and may migrate the database, so no other pod starts; see its node, or delete it", late.Name)}
+	case !gone:
 	case s.upgrade.Backup == "":
 		s.enterPhase(coderv1alpha1.UpgradeMigrating)
 	default:
@@ -445,8 +453,8 @@ func (s *scope) awaitMigration() {
 // verifySchema compares the schema with that before, when no pod uses the database.
 func (r *Reconciler) verifySchema(ctx context.Context, s *scope) error {
 	gone, late, err := r.podsGone(ctx, s)
-	if late != "" {
-		s.note("the schema was not read: %s", late)
+	if late != nil {
+		s.note("the schema was not read, because pod %q does not stop; see its node, or delete it", late.Name)
 		s.enterPhase(coderv1alpha1.UpgradeFailed)
 	}
 	if !gone || err != nil {

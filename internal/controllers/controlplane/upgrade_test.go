@@ -547,8 +547,8 @@ func TestCoderDoesNotStayStopped(t *testing.T) {
 		says  string
 	}{
 		"a pod that does not stop": {
-			coderv1alpha1.UpgradeStopping, func(f *fixture) { f.addPod("1", runningContainer()) },
-			stopLimit + 30*time.Second, coderv1alpha1.UpgradeReverted, `pod "coder-rs1-abcde" did not stop`,
+			coderv1alpha1.UpgradeStopping, func(f *fixture) { f.addPod("1", runningContainer()); f.podImage("1", image230) },
+			stopLimit + 30*time.Second, coderv1alpha1.UpgradeReverted, `pod "coder-rs1-abcde" does not stop`,
 		},
 		"a backup that is refused": {
 			coderv1alpha1.UpgradeBackingUp, func(f *fixture) { f.refuses(&coderv1alpha1.CoderBackup{}, broken) },
@@ -575,7 +575,7 @@ func TestCoderDoesNotStayStopped(t *testing.T) {
 		},
 		"a new pod that does not stop": {
 			coderv1alpha1.UpgradeVerifying, func(f *fixture) { f.addPod("9", runningContainer()) },
-			stopLimit + 30*time.Second, coderv1alpha1.UpgradeFailed, `pod "coder-rs9-abcde" did not stop`,
+			stopLimit + 30*time.Second, coderv1alpha1.UpgradeFailed, `pod "coder-rs9-abcde" does not stop`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -632,6 +632,13 @@ func TestTheOldImageDoesNotStartAgain(t *testing.T) {
 	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeFailed, "cannot use the database")
 }
 
+func (f *fixture) podImage(revision, image string) {
+	pod := &corev1.Pod{}
+	f.Get("coder-rs"+revision+"-abcde", pod)
+	pod.Spec.Containers[0].Image = image
+	f.Update(pod)
+}
+
 // The old pods must not start while those of the last image stop.
 func TestAThirdImageWaitsForThePodsOfTheSecond(t *testing.T) {
 	f := readyFixture(t)
@@ -646,4 +653,15 @@ func TestAThirdImageWaitsForThePodsOfTheSecond(t *testing.T) {
 		f.Reconcile()
 		f.mustHavePods(image230, 0)
 	}
+
+	// Such a pod may migrate as long as it exists.
+	f.addPod("9", runningContainer())
+	f.PodsReady(0)
+	f.Settle()
+	f.Forward(stopLimit + 30*time.Second)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeStopping)
+	f.mustHavePods(image230, 0)
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeStopping, `pod "coder-rs9-abcde" of an earlier attempt does not stop`)
+	f.MustBe("with a pod that does not stop", controllertest.KstatusFailed)
 }
