@@ -548,7 +548,7 @@ func TestCoderDoesNotStayStopped(t *testing.T) {
 	}{
 		"a pod that does not stop": {
 			coderv1alpha1.UpgradeStopping, func(f *fixture) { f.addPod("1", runningContainer()); f.podImage("1", image230) },
-			stopLimit + 30*time.Second, coderv1alpha1.UpgradeReverted, `pod "coder-rs1-abcde" does not stop`,
+			stopLimit + time.Minute, coderv1alpha1.UpgradeReverted, `pod "coder-rs1-abcde" does not stop`,
 		},
 		"a backup that is refused": {
 			coderv1alpha1.UpgradeBackingUp, func(f *fixture) { f.refuses(&coderv1alpha1.CoderBackup{}, broken) },
@@ -575,7 +575,7 @@ func TestCoderDoesNotStayStopped(t *testing.T) {
 		},
 		"a new pod that does not stop": {
 			coderv1alpha1.UpgradeVerifying, func(f *fixture) { f.addPod("9", runningContainer()) },
-			stopLimit + 30*time.Second, coderv1alpha1.UpgradeFailed, `pod "coder-rs9-abcde" does not stop`,
+			stopLimit + time.Minute, coderv1alpha1.UpgradeFailed, `pod "coder-rs9-abcde" does not stop`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -621,7 +621,7 @@ func TestTheOldImageDoesNotStartAgain(t *testing.T) {
 	f.Forward(upgradePatience)
 	f.Settle()
 	f.mustBeIn(coderv1alpha1.UpgradeReverting)
-	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeReverting, "does not start again", "not found")
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeReverting, "does not start again", "cannot be pulled")
 	f.MustBe("without the old image", controllertest.KstatusFailed)
 
 	f = reverting(t)
@@ -658,7 +658,7 @@ func TestAThirdImageWaitsForThePodsOfTheSecond(t *testing.T) {
 	f.addPod("9", runningContainer())
 	f.PodsReady(0)
 	f.Settle()
-	f.Forward(stopLimit + 30*time.Second)
+	f.Forward(stopLimit + time.Minute)
 	f.Settle()
 	f.mustBeIn(coderv1alpha1.UpgradeStopping)
 	f.mustHavePods(image230, 0)
