@@ -31,10 +31,13 @@ const (
 	// migrationLimit is the time in which the new image must be ready. A pod without a problem may still
 	// migrate; the startup probe allows as much.
 	migrationLimit = 30 * time.Minute
+	// stopLimit is the time in which pods must be gone, in addition to their grace period.
+	stopLimit = 5 * time.Minute
 	// schemaJobLimit and schemaJobTTL are the time in which the schema must be read, and the time after which
-	// the Job is deleted.
-	schemaJobLimit int64 = 120
+	// the Job is deleted. Nothing ends a Job that does not start, so schemaLimit ends the wait for it.
+	schemaJobLimit int64 = 180
 	schemaJobTTL   int32 = 600
+	schemaLimit          = 10 * time.Minute
 )
 
 // planUpgrade decides whether an upgrade begins or is given up, and gives the Deployment the image and the
@@ -121,7 +124,7 @@ func (s *scope) actUpgrade() {
 	case coderv1alpha1.UpgradeChecking:
 		w.HeldImage = u.FromImage
 		// The pods of another image that never answered must not run beside those of the old one.
-		if stopped(s.Current) || !upgrade.SameImage(u.FromImage, resources.ImageOf(*w, &s.Current.Spec.Template)) {
+		if ptr.Deref(s.Current.Spec.Replicas, 1) == 0 || !upgrade.SameImage(u.FromImage, resources.ImageOf(*w, &s.Current.Spec.Template)) {
 			w.HeldReplicas = ptr.To[int32](0)
 		}
 	case coderv1alpha1.UpgradeStopping, coderv1alpha1.UpgradeBackingUp:
@@ -160,8 +163,13 @@ func (r *Reconciler) advanceUpgrade(ctx context.Context, s *scope) error {
 	case coderv1alpha1.UpgradeVerifying:
 		err = r.verifySchema(ctx, s)
 	case coderv1alpha1.UpgradeReverting:
-		if s.Available() {
+		switch {
+		case s.Available():
 			s.enterPhase(coderv1alpha1.UpgradeReverted)
+		case s.Trouble != nil && s.Trouble.Reason == coderv1alpha1.ReasonDatabaseSchemaNewer && u.SchemaAfter != 0:
+			// An earlier attempt has migrated the database. Without SchemaAfter the new image was not tried.
+			s.note("Coder %s cannot use the database: %s", u.FromVersion, s.Trouble.Message)
+			s.enterPhase(coderv1alpha1.UpgradeFailed)
 		}
 	}
 	switch {
@@ -266,9 +274,9 @@ func (r *Reconciler) schemaVersion(ctx context.Context, s *scope, backup *coderv
 		return 0, false, err.Error(), nil //nolint:nilerr // The upgrade goes on without it.
 	}
 	run, err := r.kit.RunJob(ctx, &s.Pass, job)
-	switch stop := ensure.Stopped(err); {
-	case stop != nil && s.phaseLasted(upgradePatience):
-		return 0, false, stop.Message, nil
+	switch {
+	case err != nil && s.phaseLasted(upgradePatience):
+		return 0, false, err.Error(), nil
 	case err != nil:
 		return 0, false, "", err
 	case run.Ended == batchv1.JobComplete:
@@ -279,26 +287,51 @@ func (r *Reconciler) schemaVersion(ctx context.Context, s *scope, backup *coderv
 		}
 		return version, dirty, unknown, nil
 	case run.Ended == batchv1.JobFailed:
-		return 0, false, run.FailureOf("", "").Message, nil
+		failure := run.FailureOf("", "")
+		if failure.Reason == coderv1alpha1.ReasonDeadlineExceeded {
+			failure.Message = fmt.Sprintf("Job %q was not complete within %d seconds", job.Name, schemaJobLimit)
+		}
+		return 0, false, failure.Message, nil
 	case run.Trouble != nil && s.phaseLasted(upgradePatience):
 		return 0, false, run.Trouble.Message, nil
+	case s.phaseLasted(schemaLimit):
+		return 0, false, fmt.Sprintf("Job %q has not ended within %s", job.Name, schemaLimit), nil
 	}
 	return 0, false, "", ensure.Waits(coderv1alpha1.ReasonReconciling, workload.PollInterval, "Job %q reads the version of the schema", job.Name)
 }
 
-// podsGone reports whether no pod of Coder uses the database.
-func (r *Reconciler) podsGone(ctx context.Context, s *scope) (bool, error) {
-	if !stopped(s.Deployment) {
-		return false, nil
-	}
+// podsGone reports whether no pod of Coder uses the database. late is a pod that did not stop in time, one of
+// another image than the old one if there is any.
+func (r *Reconciler) podsGone(ctx context.Context, s *scope) (gone bool, late *corev1.Pod, err error) {
 	pods, err := r.kit.RunningPods(ctx, &s.Pass)
-	return len(pods) == 0, err
+	grace := time.Duration(ptr.Deref(s.Deployment.Spec.Template.Spec.TerminationGracePeriodSeconds, 30)) * time.Second
+	switch {
+	case err != nil:
+		return false, nil, err
+	case len(pods) == 0:
+		return stopped(s.Deployment), nil, nil
+	case !s.phaseLasted(grace + stopLimit):
+		return false, nil, nil
+	}
+	other := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return !s.hasOldImage(&pod) })
+	return false, &pods[max(other, 0)], nil
+}
+
+func (s *scope) hasOldImage(pod *corev1.Pod) bool {
+	return upgrade.SameImage(s.upgrade.FromImage, resources.ImageOf(s.Workload, &corev1.PodTemplateSpec{Spec: pod.Spec}))
 }
 
 func (r *Reconciler) awaitStop(ctx context.Context, s *scope) error {
-	gone, err := r.podsGone(ctx, s)
+	gone, late, err := r.podsGone(ctx, s)
 	switch {
-	case !gone || err != nil:
+	case err != nil:
+	case late != nil && s.hasOldImage(late):
+		s.note("pod %q does not stop; see its node, or delete it; nothing was changed", late.Name)
+		s.enterPhase(coderv1alpha1.UpgradeReverting)
+	case late != nil:
+		s.upgradeProblem = &workload.Problem{Reason: coderv1alpha1.ReasonUpgradeStopping, Message: fmt.Sprintf(
+			"pod %q of an earlier attempt does not stop, and may migrate the database, so no other pod starts; see its node, or delete it", late.Name)}
+	case !gone:
 	case s.upgrade.Backup == "":
 		s.enterPhase(coderv1alpha1.UpgradeMigrating)
 	default:
@@ -321,14 +354,19 @@ func (r *Reconciler) awaitBackup(ctx context.Context, s *scope) error {
 	if complete == nil {
 		complete = &metav1.Condition{Reason: coderv1alpha1.ReasonReconciling, Message: "the backup has not begun"}
 	}
-	stuck := complete.Reason != coderv1alpha1.ReasonBackupRunning && s.phaseLasted(upgradePatience)
+	// Nothing but this ends a Job that does not start.
+	limit := time.Duration(ptr.Deref(backup.Spec.ActiveDeadlineSeconds, 3600))*time.Second + schemaLimit
+	stuck := complete.Reason != coderv1alpha1.ReasonBackupRunning && s.phaseLasted(upgradePatience) || s.phaseLasted(limit)
 	switch {
 	case backup.Spec.ControlPlaneRef.Name != s.cp.Name:
 		s.backupFailed("CoderBackup %q is that of another control plane", backup.Name)
+	case !backup.DeletionTimestamp.IsZero():
+		s.backupFailed("CoderBackup %q is being deleted", backup.Name)
 	case backup.Status.Phase == coderv1alpha1.BackupCompleted:
-		s.upgrade.SchemaBefore = cmp.Or(backup.Status.SchemaVersion, s.upgrade.SchemaBefore)
+		// The first number is that of the old image. An attempt with another image may have migrated since.
+		s.upgrade.SchemaBefore = cmp.Or(s.upgrade.SchemaBefore, backup.Status.SchemaVersion)
 		s.enterPhase(coderv1alpha1.UpgradeMigrating)
-	case backup.Status.Phase == coderv1alpha1.BackupFailed, !backup.DeletionTimestamp.IsZero(), stuck:
+	case backup.Status.Phase == coderv1alpha1.BackupFailed, stuck:
 		s.backupFailed("CoderBackup %q: %s", backup.Name, complete.Message)
 	}
 	return nil
@@ -356,9 +394,10 @@ func (r *Reconciler) createBackup(ctx context.Context, s *scope) error {
 	}
 	err = r.kit.Client.Create(ctx, backup)
 	switch {
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+	case apierrors.IsAlreadyExists(err):
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), err != nil && s.phaseLasted(upgradePatience):
 		s.backupFailed("CoderBackup %q cannot be created: %v", backup.Name, err)
-	case err != nil && !apierrors.IsAlreadyExists(err):
+	case err != nil:
 		return workload.Settled(fmt.Errorf("creating CoderBackup %q: %w", backup.Name, err))
 	}
 	return nil
@@ -413,7 +452,12 @@ func (s *scope) awaitMigration() {
 
 // verifySchema compares the schema with that before, when no pod uses the database.
 func (r *Reconciler) verifySchema(ctx context.Context, s *scope) error {
-	if gone, err := r.podsGone(ctx, s); !gone || err != nil {
+	gone, late, err := r.podsGone(ctx, s)
+	if late != nil {
+		s.note("the schema was not read, because pod %q does not stop; see its node, or delete it", late.Name)
+		s.enterPhase(coderv1alpha1.UpgradeFailed)
+	}
+	if !gone || err != nil {
 		return err
 	}
 	template, err := r.backupTemplate(ctx, s)
@@ -429,7 +473,10 @@ func (r *Reconciler) verifySchema(ctx context.Context, s *scope) error {
 	case unknown != "":
 		s.note("the schema could not be read: %s", unknown)
 		s.enterPhase(coderv1alpha1.UpgradeFailed)
-	case dirty || version != s.upgrade.SchemaBefore:
+	case dirty:
+		s.note("a migration of Coder has failed half way (%d dirty in table schema_migrations)", version)
+		s.enterPhase(coderv1alpha1.UpgradeFailed)
+	case version != s.upgrade.SchemaBefore:
 		s.enterPhase(coderv1alpha1.UpgradeFailed)
 	default:
 		s.enterPhase(coderv1alpha1.UpgradeReverting)
@@ -439,7 +486,15 @@ func (r *Reconciler) verifySchema(ctx context.Context, s *scope) error {
 
 // upgradeStalled reports whether a user must act before the upgrade can go on.
 func (s *scope) upgradeStalled() bool {
-	return s.upgradeProblem != nil || s.upgrade != nil && s.upgrade.FinishedAt != nil
+	return s.upgradeProblem != nil || s.upgrade != nil && (s.upgrade.FinishedAt != nil || s.revertTrouble() != nil)
+}
+
+// revertTrouble returns why the old image does not start again, or nil.
+func (s *scope) revertTrouble() *workload.Problem {
+	if s.upgrade.Phase != coderv1alpha1.UpgradeReverting || !s.phaseLasted(upgradePatience) {
+		return nil
+	}
+	return s.Trouble
 }
 
 // upgraded returns a condition if there is an upgrade.
@@ -470,6 +525,9 @@ func (s *scope) upgraded() *metav1.Condition {
 		reason, message = coderv1alpha1.ReasonUpgradeVerifying, fmt.Sprintf("Coder %s does not work; it is stopped, and the version of the schema is read", to)
 	case coderv1alpha1.UpgradeReverting:
 		reason, message = coderv1alpha1.ReasonUpgradeReverting, fmt.Sprintf("Coder %s starts again", u.FromVersion)
+		if trouble := s.revertTrouble(); trouble != nil {
+			message = fmt.Sprintf("Coder %s does not start again: %s; correct the cause, or set spec.image to an image that works; the upgrade was taken back", u.FromVersion, trouble.Message)
+		}
 	case coderv1alpha1.UpgradeReverted:
 		reason, message = coderv1alpha1.ReasonUpgradeReverted, fmt.Sprintf("Coder %s runs again, and the image %q is not tried again: set spec.image back or to another image, or repeat the attempt with the annotation %s: %q",
 			u.FromVersion, u.ToImage, coderv1alpha1.AnnotationRetryUpgrade, attempt(u))

@@ -1,7 +1,10 @@
 package controlplane
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -10,8 +13,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
@@ -204,7 +210,7 @@ func TestUpgradeInPhases(t *testing.T) {
 	f.Settle()
 	f.mustHavePods(image236, 3)
 	u = f.mustBeIn(coderv1alpha1.UpgradeCompleted)
-	if u.FromVersion != string(coderdtest.Release230) || u.FromImage != image230 || u.ToImage != image236 || u.SchemaBefore != 412 || u.FinishedAt == nil {
+	if u.FromVersion != string(coderdtest.Release230) || u.FromImage != image230 || u.ToImage != image236 || u.SchemaBefore != 401 || u.FinishedAt == nil {
 		t.Errorf("status.upgrade is %+v", u)
 	}
 	f.PodsReady(3)
@@ -513,4 +519,149 @@ func TestUpgradeWithAStaleCache(t *testing.T) {
 			}
 		})
 	}
+}
+
+// refuses makes the API server refuse new objects of a kind.
+func (f *fixture) refuses(kind client.Object, err error) {
+	f.Cluster = interceptor.NewClient(f.Cluster, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if reflect.TypeOf(obj) == reflect.TypeOf(kind) {
+				return err
+			}
+			return c.Create(ctx, obj, opts...)
+		},
+	})
+	f.restart()
+}
+
+// Whatever does not end or cannot be created while Coder is stopped, Coder starts again.
+func TestCoderDoesNotStayStopped(t *testing.T) {
+	quota := apierrors.NewForbidden(batchv1.Resource("jobs"), "", errors.New("exceeded quota"))
+	broken := apierrors.NewInternalError(errors.New("the webhook does not respond"))
+	for name, c := range map[string]struct {
+		phase coderv1alpha1.UpgradePhase
+		// act happens in the phase.
+		act   func(f *fixture)
+		limit time.Duration
+		end   coderv1alpha1.UpgradePhase
+		says  string
+	}{
+		"a pod that does not stop": {
+			coderv1alpha1.UpgradeStopping, func(f *fixture) { f.addPod("1", runningContainer()); f.podImage("1", image230) },
+			stopLimit + time.Minute, coderv1alpha1.UpgradeReverted, `pod "coder-rs1-abcde" does not stop`,
+		},
+		"a backup that is refused": {
+			coderv1alpha1.UpgradeBackingUp, func(f *fixture) { f.refuses(&coderv1alpha1.CoderBackup{}, broken) },
+			upgradePatience, coderv1alpha1.UpgradeReverted, "the webhook does not respond",
+		},
+		"a backup that does not end": {
+			coderv1alpha1.UpgradeBackingUp, func(f *fixture) {
+				f.Reconcile()
+				backup := &coderv1alpha1.CoderBackup{}
+				f.Get(f.Object().Status.Upgrade.Backup, backup)
+				backup.Status.Conditions = []metav1.Condition{{
+					Type: coderv1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: coderv1alpha1.ReasonBackupRunning, Message: "Job makes the backup", LastTransitionTime: metav1.NewTime(f.Clock.Now()),
+				}}
+				f.UpdateStatus(backup)
+			}, time.Hour + schemaLimit, coderv1alpha1.UpgradeReverted, "Job makes the backup",
+		},
+		"a schema Job that is refused": {
+			coderv1alpha1.UpgradeVerifying, func(f *fixture) { f.refuses(&batchv1.Job{}, quota) },
+			upgradePatience, coderv1alpha1.UpgradeFailed, "exceeded quota",
+		},
+		"a schema Job that does not end": {
+			coderv1alpha1.UpgradeVerifying, func(*fixture) {},
+			schemaLimit, coderv1alpha1.UpgradeFailed, "has not ended",
+		},
+		"a new pod that does not stop": {
+			coderv1alpha1.UpgradeVerifying, func(f *fixture) { f.addPod("9", runningContainer()) },
+			stopLimit + time.Minute, coderv1alpha1.UpgradeFailed, `pod "coder-rs9-abcde" does not stop`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := readyFixture(t)
+			f.Create(schedule())
+			f.until(c.phase)
+			f.World = func() bool {
+				ready := *f.Deployment().Spec.Replicas
+				if f.Deployment().Spec.Template.Spec.Containers[0].Image == image236 {
+					ready = 0
+				}
+				return f.PodsReady(ready)
+			}
+			c.act(f)
+			f.Forward(c.limit - time.Second)
+			_, _ = f.Try()
+			f.mustBeIn(c.phase)
+			f.Forward(time.Second)
+			f.Settle()
+			if got := f.mustBeIn(c.end); !strings.Contains(got.Message, c.says) {
+				t.Errorf("the message %q does not contain %q", got.Message, c.says)
+			}
+			if *f.Deployment().Spec.Replicas == 0 {
+				t.Error("no pod is wanted")
+			}
+		})
+	}
+}
+
+// If the old image does not start again either, the condition says why. If the database is newer than it, the new
+// image comes back.
+func TestTheOldImageDoesNotStartAgain(t *testing.T) {
+	reverting := func(t *testing.T) *fixture {
+		f := readyFixture(t)
+		f.until(coderv1alpha1.UpgradeVerifying)
+		f.World = func() bool { return f.endSchemaJobs("412") || f.PodsReady(0) }
+		f.Settle()
+		f.mustBeIn(coderv1alpha1.UpgradeReverting)
+		return f
+	}
+	f := reverting(t)
+	f.addPod("9", waitingContainer("ImagePullBackOff", "not found"))
+	f.Forward(upgradePatience)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeReverting)
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeReverting, "does not start again", "cannot be pulled")
+	f.MustBe("without the old image", controllertest.KstatusFailed)
+
+	f = reverting(t)
+	f.addPod("9", crashedContainer(1, "Error", "error: connect to postgres: migrate up: up: no migration found for version 556: read down for version 556 .: file does not exist"))
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeFailed)
+	f.mustHavePods(image236, 1)
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeFailed, "cannot use the database")
+}
+
+func (f *fixture) podImage(revision, image string) {
+	pod := &corev1.Pod{}
+	f.Get("coder-rs"+revision+"-abcde", pod)
+	pod.Spec.Containers[0].Image = image
+	f.Update(pod)
+}
+
+// The old pods must not start while those of the last image stop.
+func TestAThirdImageWaitsForThePodsOfTheSecond(t *testing.T) {
+	f := readyFixture(t)
+	f.until(coderv1alpha1.UpgradeMigrating)
+	d := f.Deployment()
+	d.Status.Replicas = 1
+	f.UpdateStatus(d)
+	f.World = nil
+	f.Forward(time.Minute)
+	f.wants("ghcr.io/coder/coder:v2.37.0")
+	for range 3 {
+		f.Reconcile()
+		f.mustHavePods(image230, 0)
+	}
+
+	// Such a pod may migrate as long as it exists.
+	f.addPod("9", runningContainer())
+	f.PodsReady(0)
+	f.Settle()
+	f.Forward(stopLimit + time.Minute)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeStopping)
+	f.mustHavePods(image230, 0)
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeStopping, `pod "coder-rs9-abcde" of an earlier attempt does not stop`)
+	f.MustBe("with a pod that does not stop", controllertest.KstatusFailed)
 }
