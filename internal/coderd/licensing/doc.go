@@ -21,7 +21,7 @@
 //   - The new license is added before the old one is removed. If Coder refuses the new one, or its
 //     term begins later, the old one stays.
 //   - A pass that changes nothing writes nothing. Responses of Coder are cached for an hour
-//     (DefaultRest), so that in steady state there are two calls per hour if there is a
+//     (DefaultRest), after a change for a minute (spread). In steady state there are two calls per hour if there is a
 //     license, and one otherwise.
 //   - No error, event or message contains the text of a license.
 //   - A build of Coder that supports no licenses is not an error.

@@ -40,6 +40,8 @@ func TestTwoCallsAnHourAtRest(t *testing.T) {
 	f := newLicensedFixture(t)
 	text := license(400)
 	f.want(text, ensure.Ready, coderv1alpha1.ReasonApplied)
+	f.Forward(DefaultRest)
+	f.pass()
 	f.asked()
 	records := f.records
 	for range 3 {
@@ -62,6 +64,26 @@ func TestTwoCallsAnHourAtRest(t *testing.T) {
 	}
 	if f.records != records {
 		t.Errorf("%d records", f.records-records)
+	}
+}
+
+// TestAChangeSpreads checks that what the licenses allow is read again a minute after a change: a replica of Coder that
+// did not know of the change may have answered.
+func TestAChangeSpreads(t *testing.T) {
+	f := newLicensedFixture(t)
+	for _, text := range []string{license(100), ""} {
+		if result := f.pass(); result.RequeueAfter != DefaultRest {
+			t.Errorf("without a change it looks again after %s", result.RequeueAfter)
+		}
+		f.license = text
+		if result := f.pass(); result.RequeueAfter != spread {
+			t.Errorf("after a change it looks again after %s", result.RequeueAfter)
+		}
+		f.asked()
+		f.Forward(spread)
+		f.pass()
+		f.wantAsked("1 GET entitlements")
+		f.Forward(DefaultRest)
 	}
 }
 

@@ -131,7 +131,7 @@ func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) 
 		}
 		p.own = own
 	}
-	p.Forget(p.req.Key) // The change may succeed or fail.
+	p.change()
 	added, err := p.connected.AddLicense(ctx, p.text)
 	switch {
 	case coderd.IsInvalid(err):
@@ -146,6 +146,12 @@ func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) 
 	p.result.Applied = true
 	p.result.Events.Normal(coderv1alpha1.ReasonLicenseAdded, "added the license of spec.licenseSecretRef to Coder"+until(p.claims.ExpiresAt))
 	return verdict{held: true, ours: true, since: added.UploadedAt}, nil
+}
+
+// change is called before a license is added or removed. That may succeed or fail.
+func (p *pass) change() {
+	p.changed = true
+	p.Forget(p.req.Key)
 }
 
 func (p *pass) findAgain(ctx context.Context, ours bool, conflict error) (verdict, error) {
@@ -176,7 +182,7 @@ func (p *pass) remove(ctx context.Context, old []coderd.License) error {
 		why = "because spec.licenseSecretRef is not set"
 	}
 	for _, l := range old {
-		p.Forget(p.req.Key)
+		p.change()
 		err := p.connected.DeleteLicense(ctx, l.ID)
 		if coderd.IsNotFound(err) {
 			continue

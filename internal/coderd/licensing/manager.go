@@ -16,6 +16,9 @@ import (
 const (
 	// DefaultRest is how long responses of Coder are cached.
 	DefaultRest = time.Hour
+	// spread is how long what the licenses allow is cached after a change: another replica of Coder, which may
+	// have answered, knows of the change some seconds later.
+	spread = time.Minute
 
 	soon             = 5 * time.Second
 	retryUnreachable = 15 * time.Second
@@ -132,6 +135,8 @@ type pass struct {
 	claims coderd.LicenseClaims
 	// own is the record after the changes of this pass.
 	own []string
+	// changed reports that this pass asked Coder to add or remove a license.
+	changed bool
 	// connected is the client for Coder. It is nil until the first call.
 	connected Coder
 }
@@ -221,6 +226,9 @@ func (p *pass) readEntitlements(ctx context.Context) error {
 		}
 	}
 	p.result.Allowance = &allowance
+	if p.changed {
+		p.requeue(spread)
+	}
 	p.entitlements.Put(p.req.Key, ensure.Entry[Allowance]{Value: allowance, Digest: about, Until: p.now.Add(p.result.RequeueAfter)})
 	return nil
 }
