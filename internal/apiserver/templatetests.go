@@ -12,20 +12,20 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// templateTests implements template.TemplateTests in kube-apiserver.
+// templateTests implements template.Tests in kube-apiserver.
 type templateTests struct{ client dynamic.Interface }
 
 func (t templateTests) in(namespace string) dynamic.ResourceInterface {
 	return t.client.Resource(coderv1alpha1.GroupVersion.WithResource("codertemplatetests")).Namespace(namespace)
 }
 
-// Get implements template.TemplateTests.
+// Get implements template.Tests.
 func (t templateTests) Get(ctx context.Context, namespace, name string) (*coderv1alpha1.CoderTemplateTest, error) {
 	found, err := t.in(namespace).Get(ctx, name, metav1.GetOptions{})
 	return templateTest(found, err)
 }
 
-// Create implements template.TemplateTests.
+// Create implements template.Tests.
 func (t templateTests) Create(ctx context.Context, test *coderv1alpha1.CoderTemplateTest, dryRun bool) (*coderv1alpha1.CoderTemplateTest, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(test)
 	if err != nil {

@@ -59,18 +59,8 @@ type workspaceOrder struct {
 
 func (r *workspaceRun) do(ctx context.Context, names []string) error {
 	r.selection.names = names
-	if err := r.selection.validate(); err != nil {
+	if err := r.validate(); err != nil {
 		return err
-	}
-	for _, p := range r.ephemeral {
-		if name, _, ok := strings.Cut(p, "="); !ok || name == "" {
-			return cli.Usage("--ephemeral-parameter %q: give name=value", p)
-		}
-	}
-	if r.updates {
-		if err := r.rollout.validate(); err != nil {
-			return err
-		}
 	}
 	cluster, err := r.Cluster()
 	if err != nil {
@@ -92,11 +82,8 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 	if r.removes {
 		cluster.reportLeftovers(ctx, r.ErrOut, found)
 	}
-	changing := slices.DeleteFunc(slices.Clone(found), r.hasState)
-	if r.ends && !r.rollout.onlyStopped && !r.dryRun && len(changing) > 0 {
-		if err := r.Confirm(ctx, r.yes, r.question(changing)); err != nil {
-			return err
-		}
+	if err := r.confirm(ctx, found); err != nil {
+		return err
 	}
 	if r.dryRun {
 		cluster.Client = client.NewDryRunClient(cluster.Client)
@@ -111,6 +98,30 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 		waited = r.await(ctx, cluster, orders)
 	}
 	return errors.Join(r.answer(orders), failedOrders(orders, waited))
+}
+
+func (r *workspaceRun) validate() error {
+	if err := r.selection.validate(); err != nil {
+		return err
+	}
+	for _, p := range r.ephemeral {
+		if name, _, ok := strings.Cut(p, "="); !ok || name == "" {
+			return cli.Usage("--ephemeral-parameter %q: give name=value", p)
+		}
+	}
+	if r.updates {
+		return r.rollout.validate()
+	}
+	return nil
+}
+
+// confirm asks the user before running workspaces are stopped or deleted.
+func (r *workspaceRun) confirm(ctx context.Context, found []aggregationv1alpha1.CoderWorkspace) error {
+	changing := slices.DeleteFunc(slices.Clone(found), r.hasState)
+	if !r.ends || r.rollout.onlyStopped || r.dryRun || len(changing) == 0 {
+		return nil
+	}
+	return r.Confirm(ctx, r.yes, r.question(changing))
 }
 
 func (r *workspaceRun) question(found []aggregationv1alpha1.CoderWorkspace) string {

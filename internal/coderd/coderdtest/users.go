@@ -239,19 +239,24 @@ func (s *Server) postUser(r *request) {
 		}
 	}
 	loginType := cmp.Or(body.UserLoginType, codersdk.LoginTypePassword)
+	s.checkLoginType(loginType, body.Password, service)
+	u := s.insertUser(body.Username, body.Email, body.Password, body.OrganizationIDs...)
+	u.Name, u.LoginType, u.service = body.Name, loginType, service
+	r.write(http.StatusCreated, u.sdk())
+}
+
+// checkLoginType refuses a login type of a new user as Coder does.
+func (s *Server) checkLoginType(loginType codersdk.LoginType, password string, service bool) {
 	switch {
 	case loginType == codersdk.LoginTypePassword:
-		checkPassword(body.Password)
-	case body.Password != "":
+		checkPassword(password)
+	case password != "":
 		refuse(http.StatusBadRequest, fmt.Sprintf("Password cannot be set for non-password (%q) authentication.", loginType))
 	case loginType == codersdk.LoginTypeNone && s.has(serviceAccounts) && !service:
 		refuse(http.StatusBadRequest, "Login type 'none' requires a service account.")
 	case loginType == codersdk.LoginTypeOIDC && !s.oidc:
 		refuse(http.StatusBadRequest, "You must configure OIDC before creating OIDC users.")
 	}
-	u := s.insertUser(body.Username, body.Email, body.Password, body.OrganizationIDs...)
-	u.Name, u.LoginType, u.service = body.Name, loginType, service
-	r.write(http.StatusCreated, u.sdk())
 }
 
 // checkServiceAccount refuses a request for a service account as Coder does.

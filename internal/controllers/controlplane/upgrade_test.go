@@ -106,7 +106,7 @@ func (f *fixture) endBackups(phase coderv1alpha1.BackupPhase) (busy bool) {
 	return busy
 }
 
-// failsWith gives the pods of an image a problem, and lets it last.
+// failsWith sets the status of all pods of an image, which stays.
 func (u *upgradeWorld) failsWith(image string, status corev1.PodStatus) {
 	u.T.Helper()
 	u.broken = image
@@ -461,10 +461,11 @@ func (f *fixture) until(phase coderv1alpha1.UpgradePhase) {
 	f.wants(image236)
 	for range 30 {
 		f.Reconcile()
-		switch got := f.Object().Status.Upgrade.Phase; {
-		case got == phase:
+		got := f.Object().Status.Upgrade.Phase
+		if got == phase {
 			return
-		case got == coderv1alpha1.UpgradeMigrating:
+		}
+		if got == coderv1alpha1.UpgradeMigrating {
 			f.Forward(migrationLimit)
 		}
 		u.work()

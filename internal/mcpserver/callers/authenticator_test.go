@@ -285,7 +285,7 @@ func TestConfirmationKey(t *testing.T) {
 		return string(key)
 	}
 	alice, robot := "Bearer "+aliceToken, "Bearer "+robotToken
-	if key(one, alice) != key(one, alice) || key(one, alice) != key(two, alice) {
+	if first := key(one, alice); key(one, alice) != first || key(two, alice) != first {
 		t.Error("a token has two keys")
 	}
 	if key(local) != key(local, alice) {

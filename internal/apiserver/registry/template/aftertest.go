@@ -45,8 +45,8 @@ const (
 	defaultTestTimeout, defaultCommandTimeout = 900, 60
 )
 
-// TemplateTests creates and reads CoderTemplateTests as the operator.
-type TemplateTests interface {
+// Tests creates and reads CoderTemplateTests as the operator.
+type Tests interface {
 	Get(ctx context.Context, namespace, name string) (*coderv1alpha1.CoderTemplateTest, error)
 	Create(ctx context.Context, test *coderv1alpha1.CoderTemplateTest, dryRun bool) (*coderv1alpha1.CoderTemplateTest, error)
 }

@@ -88,7 +88,7 @@ var resource, kind = info.GroupResource(), info.GroupKind()
 type Config struct {
 	registry.Config
 	Secrets registry.Secrets
-	Tests   TemplateTests
+	Tests   Tests
 	// Authorizer decides who may promote versions. If nil, everybody who may change the template.
 	Authorizer authorizer.UnconditionalAuthorizer
 }
@@ -97,7 +97,7 @@ type Config struct {
 type Kind struct {
 	registry.Base[object]
 	secrets    registry.Secrets
-	tests      TemplateTests
+	tests      Tests
 	authorizer authorizer.UnconditionalAuthorizer
 	versions   *versionCache
 	// secretsRead maps templates to the time at which their Secrets were last read.

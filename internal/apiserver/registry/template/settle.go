@@ -167,22 +167,31 @@ func (w *settling) promote(ctx context.Context) error {
 			if newer, err := w.outdated(ctx); newer || err != nil {
 				return err
 			}
-			as, err := w.as(ctx, r)
-			if err == nil {
-				err = w.connection.Client.SetActiveVersion(as, w.template.ID, r.VersionID)
-			}
-			if err != nil && (!refusesUser(err) || coderd.IsUnauthorized(err)) {
+			if err := w.activate(ctx, &next); err != nil {
 				return err
 			}
-			next.Activated = err == nil
-			if err != nil {
-				next.Refused, next.Settled = err.Error(), false
-			}
-			w.logRelease(ctx, "Finished a template version", next)
 		}
 	}
 	w.intent.Release = &next
 	return w.save(ctx)
+}
+
+// activate makes the version of a release active, as the user who requested it. The release records
+// whether Coder refuses that to the user.
+func (w *settling) activate(ctx context.Context, r *release) error {
+	as, err := w.as(ctx, r)
+	if err == nil {
+		err = w.connection.Client.SetActiveVersion(as, w.template.ID, r.VersionID)
+	}
+	if err != nil && (!refusesUser(err) || coderd.IsUnauthorized(err)) {
+		return err
+	}
+	r.Activated = err == nil
+	if err != nil {
+		r.Refused, r.Settled = err.Error(), false
+	}
+	w.logRelease(ctx, "Finished a template version", *r)
+	return nil
 }
 
 // outdated reports whether another version became active since the template was read, which is a newer decision. Then the

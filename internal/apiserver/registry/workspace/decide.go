@@ -52,26 +52,15 @@ func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Cont
 	if ctx, err = k.authorize(ctx, d); err != nil {
 		return ctx, nil, err
 	}
-	if d.workspace.Prebuilt() && d.differs() && !d.orphan {
-		return ctx, nil, invalid(d.name, field.Forbidden(specPath, fmt.Sprintf(
-			"Coder has built this workspace in advance for a preset of template %q, and starts and stops it itself: create a workspace with the preset, and Coder hands it over", d.workspace.TemplateName)))
-	}
-	if b := d.workspace.LatestBuild; o.Action == actionStart && len(o.Ephemeral) > 0 && isStarted(d.workspace) && !hasFailed(b) {
-		return ctx, nil, invalid(d.name, field.Forbidden(ephemeralPath, "the workspace is already started, and the values apply to a start: restart it with them, or stop it first"))
+	if err = d.possible(o); err != nil {
+		return ctx, nil, err
 	}
 	if d.intent, err = intentOf(k.RecordOf(current)); err != nil {
 		return ctx, nil, unrecorded(d.name, err)
 	}
 	d.intent.setSpec(wanted.Spec)
-	if d.shares {
-		d.intent.Change = d.intent.Change.withoutSharing()
-		// The plan tells which users and groups exist.
-		if err = mayShare(ctx, d.subject, coderd.Permission{ID: d.workspace.ID}); err != nil {
-			return ctx, nil, err
-		}
-		if d.sharing, err = k.planSharing(ctx, d.subject, wanted.Spec.SharedWith); err != nil {
-			return ctx, nil, err
-		}
+	if err = k.planShares(ctx, d); err != nil {
+		return ctx, nil, err
 	}
 	switch {
 	case d.orphan:
@@ -92,6 +81,32 @@ func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Cont
 		err = d.may(ctx)
 	}
 	return ctx, d, err
+}
+
+// possible returns an error if the state of the workspace does not allow the update.
+func (d *decision) possible(o order) error {
+	if d.workspace.Prebuilt() && d.differs() && !d.orphan {
+		return invalid(d.name, field.Forbidden(specPath, fmt.Sprintf(
+			"Coder has built this workspace in advance for a preset of template %q, and starts and stops it itself: create a workspace with the preset, and Coder hands it over", d.workspace.TemplateName)))
+	}
+	if b := d.workspace.LatestBuild; o.Action == actionStart && len(o.Ephemeral) > 0 && isStarted(d.workspace) && !hasFailed(b) {
+		return invalid(d.name, field.Forbidden(ephemeralPath, "the workspace is already started, and the values apply to a start: restart it with them, or stop it first"))
+	}
+	return nil
+}
+
+// planShares plans a change of the users and groups that the workspace is shared with.
+func (k *Kind) planShares(ctx context.Context, d *decision) (err error) {
+	if !d.shares {
+		return nil
+	}
+	d.intent.Change = d.intent.Change.withoutSharing()
+	// The plan shows which users and groups exist.
+	if err := mayShare(ctx, d.subject, coderd.Permission{ID: d.workspace.ID}); err != nil {
+		return err
+	}
+	d.sharing, err = k.planSharing(ctx, d.subject, d.wanted.Spec.SharedWith)
+	return err
 }
 
 // authorize determines the Coder user that the caller acts as. Every difference needs a permission,
@@ -145,25 +160,8 @@ func (d *decision) stores() bool {
 
 // may returns an error if Coder would refuse the update if it received it now.
 func (d *decision) may(ctx context.Context) error {
-	var actions []string
-	switch {
-	case d.orphan:
-		actions = []string{"delete"}
-	case d.change.empty() && !d.restart:
-	case !d.restart && d.plan.request.Transition == coderd.TransitionStop:
-		actions = []string{"stop"}
-	case !d.workspace.Dormant:
-		// In Coder nobody may start a dormant workspace: it is woken first, which is an update.
-		actions = []string{"start"}
-	}
-	if d.restart && isStarted(d.workspace) {
-		actions = append(actions, "stop")
-	}
-	if len(actions) == 0 || d.ttl || d.autostart || d.updates || d.dormant || d.removes {
-		actions = append(actions, "update")
-	}
 	var wanted []coderd.Permission
-	for _, action := range actions {
+	for _, action := range d.actions() {
 		wanted = append(wanted, coderd.Permission{Resource: info.InCoder, Action: action, ID: d.workspace.ID})
 	}
 	// Coder lets only those who manage the template delete a workspace without a build, or start another
@@ -182,6 +180,27 @@ func (d *decision) may(ctx context.Context) error {
 			fmt.Sprintf("template %q requires its active version: set %s", d.workspace.TemplateName, d.workspace.TemplateActiveVersionID)))
 	}
 	return err
+}
+
+// actions returns what Coder must allow for the update, in the words of its permissions.
+func (d *decision) actions() (actions []string) {
+	switch {
+	case d.orphan:
+		actions = []string{"delete"}
+	case d.change.empty() && !d.restart:
+	case !d.restart && d.plan.request.Transition == coderd.TransitionStop:
+		actions = []string{"stop"}
+	case !d.workspace.Dormant:
+		// In Coder nobody may start a dormant workspace: it is woken first, which is an update.
+		actions = []string{"start"}
+	}
+	if d.restart && isStarted(d.workspace) {
+		actions = append(actions, "stop")
+	}
+	if len(actions) == 0 || d.ttl || d.autostart || d.updates || d.dormant || d.removes {
+		actions = append(actions, "update")
+	}
+	return actions
 }
 
 // difference is the set of changes that a client made to a spec.

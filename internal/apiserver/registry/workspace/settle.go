@@ -58,13 +58,15 @@ func (k *Kind) settleAs(ctx context.Context, s subject, n intent) (intent, bool,
 // change, that is recorded and the change is not retried.
 func (k *Kind) settleBuild(ctx context.Context, s subject, n intent) (intent, bool, error) {
 	client, w := s.connection.Client, s.workspace
-	if c := n.Change; c != nil && c.Refused == "" && c.Dormant != nil && *c.Dormant != w.Dormant {
-		if err := client.SetDormant(ctx, w.ID, *c.Dormant); err != nil {
-			return n, false, fault(s.name, err)
+	if c := n.Change; c != nil && c.Refused == "" {
+		if c.Dormant != nil && *c.Dormant != w.Dormant {
+			if err := client.SetDormant(ctx, w.ID, *c.Dormant); err != nil {
+				return n, false, fault(s.name, err)
+			}
 		}
-	}
-	if c := n.Change; c != nil && c.Refused == "" && c.SharedWith != nil {
-		return k.settleSharing(ctx, s, n)
+		if c.SharedWith != nil {
+			return k.settleSharing(ctx, s, n)
+		}
 	}
 	if isActive(w.LatestBuild) {
 		if n.waits() && n.Restart == 0 && w.LatestBuild.UnmatchedTags != "" {
