@@ -26,7 +26,7 @@
 //     tags requested it, or a changed Secret did, and if no other version has become active since. So a
 //     version that was rolled back stays a candidate.
 //   - The result of a test is read from the CoderTemplateTest that the operator created. Its name contains a keyed
-//     hash of its whole spec, so nobody else creates it first. Its UID is recorded, and its spec is compared. Whoever
+//     hash of its whole spec, so nobody else creates it first. Its UID is recorded, and its spec is compared. A client that
 //     may write codertemplatetests/status can forge the result.
 //   - status.history is that of the previous object, with a new entry if another version is active.
 //   - spec.files shows the source of exactly one version: the requested one while it is
