@@ -1,6 +1,7 @@
 package coderd_test
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"testing"
@@ -150,13 +151,13 @@ func (c *contract) waiting(t *testing.T, file uuid.UUID) {
 	if read := must[coderd.TemplateVersion](t)(c.admin.TemplateVersion(ctx, v.ID)); read.MatchedProvisioners != 0 {
 		t.Errorf("version that nobody builds, read again: %+v", read)
 	}
-	if _, err := c.admin.VersionParameters(ctx, v.ID); !coderd.IsTooEarly(err) {
+	if _, err := c.admin.VersionParameters(ctx, v.ID); !isTooEarly(err) {
 		t.Errorf("parameters before the import: %v", err)
 	}
-	if _, err := c.admin.EvaluateParameters(ctx, v.ID, uuid.New(), nil); !coderd.IsTooEarly(err) {
+	if _, err := c.admin.EvaluateParameters(ctx, v.ID, uuid.New(), nil); !isTooEarly(err) {
 		t.Errorf("evaluation before the import: %v", err)
 	}
-	if _, err := c.admin.VersionVariables(ctx, v.ID); !coderd.IsTooEarly(err) {
+	if _, err := c.admin.VersionVariables(ctx, v.ID); !isTooEarly(err) {
 		t.Errorf("variables before the import: %v", err)
 	}
 	if presets := must[[]coderd.VersionPreset](t)(c.admin.VersionPresets(ctx, v.ID)); len(presets) != 0 {
@@ -252,4 +253,11 @@ func (c *contract) archives(t *testing.T) {
 	_, err = c.admin.CreateWorkspace(ctx, c.member, coderd.NewWorkspace{Name: "x-" + c.suffix, TemplateVersionID: second.ID})
 	expect(t, err, refusal{http.StatusBadRequest, "Archived template versions cannot be used to make a workspace.", []string{"template_version_id"}})
 	ok(t, c.admin.DeleteTemplate(ctx, template))
+}
+
+// isTooEarly reports whether the requested information is not available yet, because the build of a
+// template version has not finished.
+func isTooEarly(err error) bool {
+	own, ok := errors.AsType[*coderd.Error](err)
+	return ok && own.StatusCode == http.StatusTooEarly
 }

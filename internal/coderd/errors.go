@@ -122,10 +122,6 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// IsTooEarly reports whether the requested information is not available yet, because the build of a
-// template version has not finished.
-func IsTooEarly(err error) bool { return hasStatus(err, http.StatusTooEarly) }
-
 // IsUnreachable reports whether the result of the request is unknown: Coder did not respond, or
 // returned a server error (5xx). A write may have been processed.
 func IsUnreachable(err error) bool {

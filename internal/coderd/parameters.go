@@ -108,7 +108,7 @@ func (c *Client) BuildParameters(ctx context.Context, build uuid.UUID) ([]Parame
 		fmt.Sprintf("/api/v2/workspacebuilds/%s/parameters", build), nil)
 }
 
-// VersionParameters reads the parameters of a template version. The error is IsTooEarly if the
+// VersionParameters reads the parameters of a template version. The error has the status 425 if the
 // build of the version has not finished.
 func (c *Client) VersionParameters(ctx context.Context, version uuid.UUID) ([]VersionParameter, error) {
 	return get[[]VersionParameter](ctx, c, fmt.Sprintf("reading the parameters of template version %s", version),
@@ -203,7 +203,7 @@ func (c *Client) VersionPresets(ctx context.Context, version uuid.UUID) ([]Versi
 	return out, err
 }
 
-// VersionVariables reads the Terraform variables of a template version. The error is IsTooEarly if
+// VersionVariables reads the Terraform variables of a template version. The error has the status 425 if
 // the build of the version has not finished.
 func (c *Client) VersionVariables(ctx context.Context, version uuid.UUID) ([]VersionVariable, error) {
 	out, err := get[[]VersionVariable](ctx, c, fmt.Sprintf("reading the variables of template version %s", version),

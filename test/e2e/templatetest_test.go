@@ -79,7 +79,7 @@ func testGate(t *testing.T) {
 	}
 	coderGives(t, 0, "candidate, test tools failed", "", "template", "history", "kubernetes", "-n", sampleNamespace)
 	events := func() int {
-		return strings.Count(kubectl(t, "-n", sampleNamespace, "get", "events.events.k8s.io", "--field-selector=reason=TestsFailed", "-o", "name"), "event")
+		return len(strings.Fields(kubectl(t, "-n", sampleNamespace, "get", "events.events.k8s.io", "--field-selector=reason=TestsFailed", "-o", "name")))
 	}
 	polltest.Eventually(t, "an Event reports the failure", func() error {
 		if events() == 0 {
