@@ -109,7 +109,7 @@ func testSharing(t *testing.T) {
 		t.Fatalf("dora ends it: %v %s", err, out)
 	}
 	shown("[]")
-	enter(1, "", "no permission to open a session")
+	enter(1, "", "you do not have access to this resource")
 	// In Coder itself, as the dashboard does.
 	emil, err := client.UserByName(t.Context(), "emil")
 	if err != nil {
