@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
 // by returns the apply options of a manager.
@@ -115,6 +116,36 @@ func TestApplyOfNoTTL(t *testing.T) {
 	}
 	if again := apply(t, f.ws(), by("gitops"), wanted, nil); again.GetResourceVersion() != settled.GetResourceVersion() {
 		t.Errorf("the same again wrote %v, was %v", again.Object, settled.Object)
+	}
+}
+
+// TestApplyOfSharing checks that an applied list replaces the one in Coder as a whole, that an empty list is not
+// the same as none, and that the same again writes nothing.
+func TestApplyOfSharing(t *testing.T) {
+	f := newFixture(t, coderdtest.WithRelease(coderdtest.Release236))
+	f.coder.AddUser("bo")
+	f.coder.AddUser("cy")
+	bo := []any{map[string]any{"user": "bo", "role": "use"}}
+	settled := func(want []any) *unstructured.Unstructured {
+		t.Helper()
+		return f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+			got, found, _ := unstructured.NestedSlice(ws.Object, "spec", "sharedWith")
+			shown, _, _ := unstructured.NestedSlice(ws.Object, "status", "sharedWith")
+			return found && cmp.Equal(got, want) && cmp.Equal(shown, want, cmpopts.EquateEmpty()) && condition(ws, "Ready") == "True Running"
+		})
+	}
+	apply(t, f.ws(), by("gitops"), spec("sharedWith", bo), nil)
+	id := uuid.MustParse(string(settled(bo).GetUID()))
+	f.coder.ShareWorkspace(id, "cy", "admin")
+	settled(append([]any{bo[0]}, map[string]any{"user": "cy", "role": "admin"}))
+	apply(t, f.ws(), by("gitops"), spec("sharedWith", bo), nil)
+	settled(bo)
+	apply(t, f.ws(), by("gitops"), spec("running", true), nil)
+	settled(bo)
+	apply(t, f.ws(), by("gitops"), spec("sharedWith", []any{}), nil)
+	before := settled([]any{})
+	if again := apply(t, f.ws(), by("gitops"), spec("sharedWith", []any{}), nil); again.GetResourceVersion() != before.GetResourceVersion() {
+		t.Errorf("the same again wrote %v, was %v", again.Object, before.Object)
 	}
 }
 
