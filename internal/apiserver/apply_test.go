@@ -135,7 +135,7 @@ func TestApplyOfSharing(t *testing.T) {
 		})
 	}
 	apply(t, f.ws(), by("gitops"), spec("sharedWith", bo), nil)
-	id := uuid.MustParse(string(settled(bo).GetUID()))
+	id := uuid.MustParse(idIn(settled(bo)))
 	f.coder.ShareWorkspace(id, "cy", "admin")
 	settled(append([]any{bo[0]}, map[string]any{"user": "cy", "role": "admin"}))
 	apply(t, f.ws(), by("gitops"), spec("sharedWith", bo), nil)
