@@ -56,15 +56,7 @@ func (l *loginRun) do(ctx context.Context, args []string) error {
 	if l.format.Structured() && !l.show {
 		return cli.Usage("-o %s prints the account, password included: add --show-password if you want that", l.format)
 	}
-	target, err := optionalTarget(args, "CoderControlPlane")
-	if err != nil {
-		return err
-	}
-	cluster, err := l.Cluster()
-	if err != nil {
-		return err
-	}
-	cp, err := cluster.ControlPlane(ctx, target.Name)
+	cluster, cp, err := l.ControlPlane(ctx, args)
 	if err != nil {
 		return err
 	}

@@ -69,6 +69,20 @@ func optionalTarget(args []string, allowed ...string) (Target, error) {
 	return ParseTarget(args[0], allowed...)
 }
 
+// ControlPlane returns the cluster, and the control plane that an optional argument names. Without it, that is the only one of the namespace.
+func (s *Session) ControlPlane(ctx context.Context, args []string) (*Cluster, *coderv1alpha1.CoderControlPlane, error) {
+	target, err := optionalTarget(args, "CoderControlPlane")
+	if err != nil {
+		return nil, nil, err
+	}
+	cluster, err := s.Cluster()
+	if err != nil {
+		return nil, nil, err
+	}
+	cp, err := cluster.ControlPlane(ctx, target.Name)
+	return cluster, cp, err
+}
+
 // OwnWorkspace returns the cluster, and the workspace that an argument names.
 func (s *Session) OwnWorkspace(ctx context.Context, text string) (*Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
 	return inCluster(ctx, s, text, "CoderWorkspace", (*Cluster).OwnWorkspace)

@@ -70,15 +70,7 @@ func newUpgradePlanCommand(s *Session) *cobra.Command {
 }
 
 func (r *upgradePlanRun) do(ctx context.Context, args []string) error {
-	target, err := optionalTarget(args, "CoderControlPlane")
-	if err != nil {
-		return err
-	}
-	cluster, err := r.Cluster()
-	if err != nil {
-		return err
-	}
-	cp, err := cluster.ControlPlane(ctx, target.Name)
+	cluster, cp, err := r.ControlPlane(ctx, args)
 	if err != nil {
 		return err
 	}

@@ -36,15 +36,7 @@ func newUpgradeStatusCommand(s *Session) *cobra.Command {
 }
 
 func (r *upgradeStatusRun) do(ctx context.Context, args []string) error {
-	target, err := optionalTarget(args, "CoderControlPlane")
-	if err != nil {
-		return err
-	}
-	cluster, err := r.Cluster()
-	if err != nil {
-		return err
-	}
-	cp, err := cluster.ControlPlane(ctx, target.Name)
+	cluster, cp, err := r.ControlPlane(ctx, args)
 	if err != nil {
 		return err
 	}
