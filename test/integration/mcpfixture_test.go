@@ -58,7 +58,12 @@ func newMCPFixture(t *testing.T) *mcpFixture {
 	names.add(t, s.ns, "coder", s.coder)
 	names.add(t, s.other, "coder", coderdtest.New(t))
 	for _, ns := range s.namespaces() {
-		create(t, controlPlane(ns, "coder", withDatabase))
+		create(t, controlPlane(ns, "coder", func(cp *coderv1alpha1.CoderControlPlane) {
+			withDatabase(cp)
+			// The version of the test server: from another minor version, a change of the image is an upgrade in phases, and
+			// nothing runs their Jobs here.
+			cp.Spec.Image = "ghcr.io/coder/coder:v2.30.0"
+		}))
 	}
 	bindEverywhere(t, "mcp-callers-"+s.ns, "coder-k8s-mcp-user", group("system:serviceaccounts:"+s.callers), group(personPrefix+"callers-"+s.ns))
 	s.operator.ready(t)
