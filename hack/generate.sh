@@ -24,7 +24,7 @@ export own="$programs/generate" # Linked once, not once for each document at the
 
 # Into the Helm chart, whose templates read these files.
 crds() {
-  generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/metadata/...}" output:crd:dir=$chart/files/crds
+  generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/records/...}" output:crd:dir=$chart/files/crds
   generate "CRDs, shortened" "$own" crds $chart/files/crds/*.yaml
 }
 # One role for each component, so that a split installation has the fewest permissions.
