@@ -48,8 +48,8 @@ printed() { # by our own programs
 }
 api() {
   local all="$logs/api.json"
-  generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs/config.yaml --renderer=markdown \
-    --templates-dir=hack/crd-ref-docs --output-path="$all" --log-level=ERROR
+  generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/generate/crd-ref-docs/config.yaml --renderer=markdown \
+    --templates-dir=hack/generate/crd-ref-docs --output-path="$all" --log-level=ERROR
   generate "API reference, a page for each kind" "$own" api-reference "$all" docs/reference
 }
 

@@ -85,7 +85,7 @@ func (p *pass) credentials(ctx context.Context) (*account, error) {
 // plain name. An account created by a Job has a random suffix, so that it does not conflict with an
 // account that an earlier control plane left behind.
 func (p *pass) newCredentials(ctx context.Context, old *account, bootstrap string) (*account, error) {
-	username := Username
+	username := coderv1alpha1.OperatorUsername
 	if bootstrap == BootstrapAdminJob {
 		random, err := p.random()
 		if err != nil {

@@ -27,7 +27,7 @@ func TestUsersExist(t *testing.T) {
 		t.Errorf("events %v", got.Events)
 	}
 	creds := readAccount(f.Secret("dev-operator-credentials"))
-	if !strings.HasPrefix(creds.username, Username+"-") || len(creds.username) > 32 || creds.email != creds.username+"@coder-k8s.invalid" {
+	if !strings.HasPrefix(creds.username, coderv1alpha1.OperatorUsername+"-") || len(creds.username) > 32 || creds.email != creds.username+"@coder-k8s.invalid" {
 		t.Errorf("account %q %q", creds.username, creds.email)
 	}
 	job := &batchv1.Job{}
@@ -174,7 +174,7 @@ func testSecondControlPlane(t *testing.T, behind time.Duration) {
 	f := newFixture(t, coderdtest.WithClock(coders))
 	f.settle()
 	f.addAda()
-	const used, person = Username + "-0a0a0a0a", "coder-k8s-operator-fan"
+	const used, person = coderv1alpha1.OperatorUsername + "-0a0a0a0a", "coder-k8s-operator-fan"
 	f.Must(f.addUser(used, used+"@"+EmailDomain, "P4ssw0rdOfAnotherOperator", "owner"))
 	f.Must(f.addUser(person, "fan@example.com", "P4ssw0rdOfAPerson", "owner"))
 	_, err := f.as(f.ada).CreateToken(f.Ctx, used, coderd.TokenRequest{Name: "t", Lifetime: time.Hour})
@@ -191,7 +191,7 @@ func testSecondControlPlane(t *testing.T, behind time.Duration) {
 	}
 	mine := readAccount(f.Secret("dev-operator-credentials")).username
 	for _, name := range f.Coder.Usernames() {
-		if user, _ := f.Coder.User(name); user.Suspended != (name == Username) || f.Coder.HasRole(name, "owner") == user.Suspended {
+		if user, _ := f.Coder.User(name); user.Suspended != (name == coderv1alpha1.OperatorUsername) || f.Coder.HasRole(name, "owner") == user.Suspended {
 			t.Errorf("user %q (mine is %q): %+v", name, mine, user)
 		}
 	}

@@ -143,7 +143,7 @@ func (p *pass) accept(ctx context.Context, creds *account, user coderd.User) err
 func (p *pass) suspendAbandoned(ctx context.Context, s *session) {
 	page, err := s.client.UserPage(ctx, 0, coderd.MaxUserPage)
 	for _, user := range page.Users {
-		operators := strings.HasPrefix(user.Username, Username) && user.Email == user.Username+"@"+EmailDomain
+		operators := strings.HasPrefix(user.Username, coderv1alpha1.OperatorUsername) && user.Email == user.Username+"@"+EmailDomain
 		if err == nil && operators && user.ID != s.user.ID && !user.IsSuspended() {
 			err = p.suspend(ctx, s, user)
 		}

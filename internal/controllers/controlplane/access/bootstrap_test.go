@@ -51,7 +51,7 @@ func TestFreshDeployment(t *testing.T) {
 	f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	f.checkWhole()
 	f.checkAdmin()
-	if n := f.Coder.Sessions(Username); n != 0 {
+	if n := f.Coder.Sessions(coderv1alpha1.OperatorUsername); n != 0 {
 		t.Errorf("%d sessions left", n)
 	}
 	if want := "TokenMinted,InitialAdminCreated"; ensuretest.Reasons(got.Events) != want {
@@ -63,7 +63,7 @@ func TestFreshDeployment(t *testing.T) {
 	if want := f.Clock.Now().Add(7 * 24 * time.Hour); got.ExpiresAt == nil || !got.ExpiresAt.Equal(want) {
 		t.Errorf("expires %v, want %v", got.ExpiresAt, want)
 	}
-	if got := f.Coder.TokenNames(Username); !slices.Equal(got, []string{"coder-k8s-operator-0c08099e1e5683cb"}) {
+	if got := f.Coder.TokenNames(coderv1alpha1.OperatorUsername); !slices.Equal(got, []string{"coder-k8s-operator-0c08099e1e5683cb"}) {
 		t.Errorf("token names %q", got)
 	}
 	creds := readAccount(f.Secret("dev-operator-credentials"))
@@ -185,7 +185,7 @@ func TestALoginThatFailsAfterItsSessionBeganEndsTheSession(t *testing.T) {
 	if got := f.pass(); got.State == ensure.Ready {
 		t.Fatalf("the pass is %+v", got.Result)
 	}
-	if n := f.Coder.Sessions(Username); n != 0 {
+	if n := f.Coder.Sessions(coderv1alpha1.OperatorUsername); n != 0 {
 		t.Errorf("%d sessions left", n)
 	}
 }

@@ -63,7 +63,7 @@ func scenarios() map[string]scenario {
 				f.giveToken(f.ada)
 			},
 			check: func(f *fixture) {
-				if names := f.Coder.TokenNames(Username); len(names) != 0 {
+				if names := f.Coder.TokenNames(coderv1alpha1.OperatorUsername); len(names) != 0 {
 					f.T.Errorf("tokens %q are left", names)
 				}
 				if f.HasSecret("dev-operator-token") {
@@ -77,7 +77,7 @@ func scenarios() map[string]scenario {
 				f.cp.Spec.OperatorAccess.Disabled = true
 			},
 			check: func(f *fixture) {
-				if names := f.Coder.TokenNames(Username); len(names) != 0 {
+				if names := f.Coder.TokenNames(coderv1alpha1.OperatorUsername); len(names) != 0 {
 					f.T.Errorf("tokens %q are left", names)
 				}
 			},

@@ -84,13 +84,13 @@ func TestGivenToken(t *testing.T) {
 			f := newFixture(t)
 			c.prepare(f)
 			f.TakeWrites()
-			before := f.Coder.TokenNames(Username)
+			before := f.Coder.TokenNames(coderv1alpha1.OperatorUsername)
 			got := f.pass()
 			f.WantState(got.Result, c.state, c.reason)
 			if !strings.Contains(got.Message, c.says) {
 				t.Errorf("message %q does not say %q", got.Message, c.says)
 			}
-			after := f.Coder.TokenNames(Username)
+			after := f.Coder.TokenNames(coderv1alpha1.OperatorUsername)
 			if f.Writes() != 0 || !slices.Equal(before, after) || len(got.Events) != 0 {
 				t.Errorf("%d writes, tokens %q -> %q, events %v", f.Writes(), before, after, got.Events)
 			}
@@ -108,7 +108,7 @@ func TestGivenTokenReplacesOurs(t *testing.T) {
 	f.giveToken(f.ada)
 	got := f.pass()
 	f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
-	if names := f.Coder.TokenNames(Username); ensuretest.Reasons(got.Events) != "TokenRevoked" || f.HasSecret("dev-operator-token") || len(names) != 0 {
+	if names := f.Coder.TokenNames(coderv1alpha1.OperatorUsername); ensuretest.Reasons(got.Events) != "TokenRevoked" || f.HasSecret("dev-operator-token") || len(names) != 0 {
 		t.Errorf("events %q, tokens %v", ensuretest.Reasons(got.Events), names)
 	}
 	f.Coder.Asked()

@@ -8,11 +8,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// The operator's account in Coder.
+// The operator's account in Coder, coderv1alpha1.OperatorUsername.
 const (
-	// Username is the name of the account if it is Coder's first user. If a Job creates the
-	// account, a dash and eight random hexadecimal digits follow.
-	Username = "coder-k8s-operator"
 	// EmailDomain cannot receive mail: the top-level domain .invalid is reserved (RFC 2606).
 	EmailDomain = "coder-k8s.invalid"
 )
@@ -83,7 +80,7 @@ func InitialAdminSecretName(cp *coderv1alpha1.CoderControlPlane) string {
 func TokenName(cp *coderv1alpha1.CoderControlPlane) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(cp.Namespace + "\x00" + cp.Name))
-	return fmt.Sprintf("%s-%016x", Username, h.Sum64())
+	return fmt.Sprintf("%s-%016x", coderv1alpha1.OperatorUsername, h.Sum64())
 }
 
 func otherTokenName(cp *coderv1alpha1.CoderControlPlane) string { return TokenName(cp) + "-2" }

@@ -13,7 +13,7 @@ import (
 
 func (f *fixture) checkGone() {
 	f.T.Helper()
-	if names := f.Coder.TokenNames(Username); len(names) != 0 {
+	if names := f.Coder.TokenNames(coderv1alpha1.OperatorUsername); len(names) != 0 {
 		f.T.Errorf("tokens %q are left in Coder", names)
 	}
 	for _, name := range []string{"dev-operator-token", "dev-operator-credentials"} {
@@ -21,7 +21,7 @@ func (f *fixture) checkGone() {
 			f.T.Errorf("Secret %q is left", name)
 		}
 	}
-	if n := f.Coder.Sessions(Username); n != 0 {
+	if n := f.Coder.Sessions(coderv1alpha1.OperatorUsername); n != 0 {
 		f.T.Errorf("%d sessions are left", n)
 	}
 }
@@ -42,7 +42,7 @@ func TestRevoke(t *testing.T) {
 			if err := f.as(f.token()).DeleteToken(f.Ctx, "me", f.Secret("dev-operator-token").Annotations[AnnotationTokenID]); err != nil {
 				f.T.Fatal(err)
 			}
-			f.Coder.SuspendUser(Username)
+			f.Coder.SuspendUser(coderv1alpha1.OperatorUsername)
 		}},
 		"while the Job runs": {prepare: func(f *fixture) { f.addAda(); f.pass() }},
 	} {

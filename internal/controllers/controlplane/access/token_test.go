@@ -50,7 +50,7 @@ func TestRotationAtTwoThirds(t *testing.T) {
 	f.Forward(2 * day)
 	f.settle()
 	f.checkWhole()
-	if name := f.Coder.TokenNames(Username)[0]; name != TokenName(f.cp) {
+	if name := f.Coder.TokenNames(coderv1alpha1.OperatorUsername)[0]; name != TokenName(f.cp) {
 		t.Errorf("token name %q", name)
 	}
 }
@@ -161,7 +161,7 @@ func TestTokenOfSomebodyElseInOurSecret(t *testing.T) {
 func TestRefusedCredentials(t *testing.T) {
 	f := newFixture(t)
 	f.pass()
-	f.Coder.SuspendUser(Username)
+	f.Coder.SuspendUser(coderv1alpha1.OperatorUsername)
 	f.restart()
 	for range 2 {
 		f.TakeWrites()

@@ -7,12 +7,12 @@
 # detector is not used: that takes half of the time, without what must be compiled for the race detector. TEST_PART is
 # raced, unraced, compile (only compile for raced) or both, the default.
 set -euo pipefail
-. "$(dirname "$0")/cluster/settings.sh"
+. "$(dirname "$0")/../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 first=""
 [ -n "${KUBEBUILDER_ASSETS:-}" ] || [ -e "$BIN/.apiserver.built" ] || first=1
-. hack/testenvironment.sh
+. test/environment.sh
 if [ "$first" ] && [ -z "${TEST_RACE:-}" ]; then
   step "the programs had to be built first, so the tests run without the race detector; the next make test uses it"
   TEST_RACE=off
@@ -26,7 +26,7 @@ sequential=()
 part="${TEST_PART:-both}"
 if [ $# = 0 ]; then
   shared=("$results/testcluster-$part")
-  go build -o "${shared[0]}" ./hack/testcluster
+  go build -o "${shared[0]}" ./test/testcluster
   # Plain assignments, so that an error of go list ends the script and no package is left out.
   names=$(go list ./test/admission ./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release)
   mapfile -t sequential <<<"$names"

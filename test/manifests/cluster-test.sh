@@ -4,7 +4,7 @@
 # installed. E2E_POSTGRES_URL is the PostgreSQL of that cluster; the script creates a database there. Takes two to
 # four minutes.
 set -euo pipefail
-. "$(dirname "$0")/cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 PATH="$BIN:$PATH"

@@ -8,7 +8,7 @@ fi
 # Tests of the Helm chart render it with the real helm.
 export TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
 hack/tools.sh gotestsum helm
-hack/monitoring/build.sh
+test/monitoring/build.sh
 # A test process lives for seconds and fits in memory many times over. With Go's default (100) the garbage collector
 # took a quarter of the processor time of the slowest tests; with this setting it collects a quarter as often, up to 2
 # GiB.

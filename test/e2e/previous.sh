@@ -3,10 +3,10 @@
 # in image.tar. test/release/previous names its commit and its tag. What is there already is not built again. Ends with
 # status 3 where the clone does not have the commit: a shallow one.
 set -euo pipefail
-. "$(dirname "$0")/../cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
-[ $# = 1 ] || { echo "usage: hack/upgrade/previous.sh DIRECTORY" >&2; exit 2; }
+[ $# = 1 ] || { echo "usage: test/e2e/previous.sh DIRECTORY" >&2; exit 2; }
 out="$1"
 read -r commit tag <test/release/previous
 if ! git cat-file -e "$commit^{commit}" 2>/dev/null; then
@@ -15,7 +15,7 @@ if ! git cat-file -e "$commit^{commit}" 2>/dev/null; then
 fi
 
 # A commit stays what it is: only another compiler, or what the image is assembled with, makes something else of it.
-built="$commit $tag $(go env GOVERSION GOARCH | xargs) $(cat hack/image/*.go hack/image/go.sum hack/image/build.sh hack/upgrade/previous.sh | cksum)"
+built="$commit $tag $(go env GOVERSION GOARCH | xargs) $(cat hack/image/*.go hack/image/go.sum hack/image/build.sh test/e2e/previous.sh | cksum)"
 if [ "$(cat "$out/.built" 2>/dev/null)" = "$built" ]; then exit 0; fi
 
 mkdir -p "$out"

@@ -4,18 +4,18 @@
 # LOAD is the number of busy loops (default: one for each processor). RACE=off disables the race detector, and runs the tests
 # that are skipped with it (kubetest.SkipWithRace). The logs of failed runs are kept in $CACHE/logs/flakes.
 set -euo pipefail
-. "$(dirname "$0")/cluster/settings.sh"
+. "$(dirname "$0")/../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 runs="${1:-}"
-[ "$runs" -ge 1 ] 2>/dev/null || die "usage: hack/flakes.sh N [PACKAGE...]; N is the number of runs, at least 1"
+[ "$runs" -ge 1 ] 2>/dev/null || die "usage: test/flakes.sh N [PACKAGE...]; N is the number of runs, at least 1"
 shift
 [ $# -gt 0 ] || set -- ./...
-. hack/testenvironment.sh
+. test/environment.sh
 logs="$CACHE/logs/flakes"
 rm -rf "$logs"
 mkdir -p "$logs/programs"
-go build -o "$logs/testcluster" ./hack/testcluster
+go build -o "$logs/testcluster" ./test/testcluster
 race=()
 if [ "${RACE:-on}" = on ]; then race=(-race); export CGO_ENABLED=1; fi
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # build.sh: builds prometheus and promtool into $TOOLS_DIR, once for each version. They
-# are not part of hack/tools.sh: their version is in hack/monitoring/prometheus/go.mod,
+# are not part of hack/tools.sh: their version is in hack/cluster/modules/prometheus/go.mod,
 # with the versions of the operator's libraries, so that these are not compiled a second
 # time.
 set -euo pipefail
-. "$(dirname "$0")/../cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
-module="$HERE/../monitoring/prometheus"
+module="$HERE/modules/prometheus"
 stamp="$TOOLS_DIR/.prometheus-$(sha256sum "$module/go.sum" | cut -c 1-12)"
 if [ -x "$TOOLS_DIR/prometheus" ] && [ -x "$TOOLS_DIR/promtool" ] && [ -e "$stamp" ]; then exit 0; fi
 

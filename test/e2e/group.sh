@@ -7,7 +7,7 @@ case "$1" in
   TestDualStack) export CLUSTER_FAMILY=dual ;;
   TestNodeFaults) export CLUSTER_NODES=3 ;;
 esac
-. "$(dirname "$0")/cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 name="$1" built="$2"

@@ -5,12 +5,12 @@
 # "coder" of the PostgreSQL of $E2E_POSTGRES_URL or $DEMO_POSTGRES_URL (hack/cluster/env.sh prints that). The tests are
 # compiled, unless MONITORING_TEST names the program.
 set -euo pipefail
-. "$(dirname "$0")/../cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 [ -n "${KUBECONFIG:-}" ] || die "KUBECONFIG is not set; hack/cluster/env.sh prints that of a cluster"
 export PATH="$BIN:$PATH" TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
-hack/monitoring/build.sh
+test/monitoring/build.sh
 kubectl="$BIN/kubectl"
 postgres="${E2E_POSTGRES_URL:-${DEMO_POSTGRES_URL:-}}"
 log="$LOGS/monitoring-install.log"

@@ -5,7 +5,7 @@
 #          -test.run TestObjectsOfCoder a CoderControlPlane "coder" in namespace "coder" that is Ready.
 #   run    builds, applies the CRDs to $KUBECONFIG and runs the controller in the foreground, to try it by hand.
 set -euo pipefail
-. "$(dirname "$0")/../cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 PEERS="$CACHE/peers"
 # The CRDs of the sources are in source-controller's own module; the controller's go.mod names its API alone.

@@ -3,7 +3,7 @@
 # with the official suite that run.sh installed, and prints how many of the scenarios passed. It fails unless that is WANT, as
 # in 26/30, and each failure is one of those in the file, and each of those failed. The tests in test/conformance call it.
 set -euo pipefail
-. "$(dirname "$0")/../cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 SUITE="$CACHE/conformance"
 RESULTS="$CACHE/logs/conformance"

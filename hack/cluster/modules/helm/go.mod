@@ -1,4 +1,4 @@
-module github.com/coder-k8s/coder-k8s/hack/helm
+module github.com/coder-k8s/coder-k8s/hack/cluster/modules/helm
 
 go 1.26.0
 

@@ -11,7 +11,7 @@ base="${CLUSTER_NAME:-e2e}"
 export CLUSTER_NAME="$base-1"
 # This machine may be busy with other work, and long deadlines cost nothing if all tests pass.
 export CLUSTER_PATIENCE="${CLUSTER_PATIENCE:-4}"
-. "$(dirname "$0")/cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 export TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
@@ -64,7 +64,7 @@ trap 'exit 143' TERM HUP
 "$HERE/images.sh"
 for name in "${tests[@]}"; do
   # In bash, background processes and their children ignore interrupts by default.
-  CLUSTER_NAME="$base-$((${#group[@]} + 1))" env --default-signal=INT,QUIT hack/test-e2e-group.sh "$name" "$built" \
+  CLUSTER_NAME="$base-$((${#group[@]} + 1))" env --default-signal=INT,QUIT test/e2e/group.sh "$name" "$built" \
     -test.run "^$name\$$below" "${flags[@]}" >"$logs/$name.log" 2>&1 &
   group[$!]="$name"
 done
@@ -78,10 +78,10 @@ watched "$log" "image" hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar || no
 watched "$log" "end-to-end tests" go test -c -tags "e2e,$OPERATOR_TAGS" -o bin/e2e.test ./test/e2e || not_built "test/e2e"
 watched "$log" "tests of the monitoring" go test -c -tags "e2e,$OPERATOR_TAGS" -o bin/monitoring.test ./test/monitoring || not_built "test/monitoring"
 hack/tools.sh helm gotestsum
-hack/monitoring/build.sh
+test/monitoring/build.sh
 # If the clone has no history, the test of the upgrade reports it.
 status=0
-hack/upgrade/previous.sh "$CACHE/previous" || status=$?
+test/e2e/previous.sh "$CACHE/previous" || status=$?
 [ "$status" = 0 ] || [ "$status" = 3 ] || exit 1
 touch "$built"
 # The contract is tested minutes later.

@@ -1,4 +1,4 @@
-module github.com/coder-k8s/coder-k8s/hack/monitoring/prometheus
+module github.com/coder-k8s/coder-k8s/hack/cluster/modules/prometheus
 
 go 1.26.0
 

@@ -5,13 +5,13 @@
 # 2. The suite, the inspector, both TypeScript clients and a Go client of other people against the real server, beside a real
 #    kube-apiserver (test/conformance/realserver). What the suite needs fixtures for is in the files of expected failures there.
 set -euo pipefail
-. "$(dirname "$0")/../cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 LOGS="$CACHE/logs/conformance"
 log="$LOGS/tests.log"
 mkdir -p "$BIN" "$LOGS"
-hack/npm/install.sh test/conformance/node conformance
+hack/docs/npm/install.sh test/conformance/node conformance
 "$HERE/build.sh" etcd apiserver
 step "building the server"
 go build -o "$BIN/conformance-coder-k8s" ./cmd/coder-k8s

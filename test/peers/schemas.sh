@@ -4,7 +4,7 @@
 #   PEER_SCHEMAS=DIRECTORY go test ./test/docs
 # tries those manifests too. It is run by hand, because Argo CD's and CloudNativePG's modules are large.
 set -euo pipefail
-. "$(dirname "$0")/../cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 to="${1:-$CACHE/peers/schemas}"
 mkdir -p "$to"
@@ -26,5 +26,5 @@ take github.com/argoproj/argo-cd/v3@v3.1.0 manifests/crds/application-crd.yaml
 version() { (cd "$HERE/../../test/peers/$1" && go list -m -f '{{.Path}}@{{.Version}}' "$2"); }
 take "$(version certmanager github.com/cert-manager/cert-manager)" deploy/crds/cert-manager.io_{certificates,issuers}.yaml
 take "$(version flux github.com/fluxcd/kustomize-controller)" config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml
-take "github.com/fluxcd/source-controller@$(sed -n 's/^SOURCE_CONTROLLER=//p' "$HERE/../peers/flux.sh")" \
+take "github.com/fluxcd/source-controller@$(sed -n 's/^SOURCE_CONTROLLER=//p' "$HERE/../../test/peers/flux.sh")" \
   config/crd/bases/source.toolkit.fluxcd.io_gitrepositories.yaml

@@ -4,7 +4,7 @@
 # must be available to the cluster, and the operator not installed. E2E_POSTGRES_URL is the PostgreSQL of that
 # cluster; the script creates a database there. Takes two to three minutes.
 set -euo pipefail
-. "$(dirname "$0")/../cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 export TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"

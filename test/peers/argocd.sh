@@ -4,7 +4,7 @@
 #   test   builds, and runs it against $KUBECONFIG. -test.run TestPlainObjects needs nothing but a cluster,
 #          -test.run TestObjectsOfCoder a CoderControlPlane "coder" in namespace "coder" that is Ready.
 set -euo pipefail
-. "$(dirname "$0")/../cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 PEERS="$CACHE/peers"
 

@@ -5,7 +5,7 @@
 #   test   builds, and tries the installation cert-manager on $KUBECONFIG, which must know the image and have no operator: the
 #          certificates are made, injected and served, and renewed while everything goes on. Takes three minutes.
 set -euo pipefail
-. "$(dirname "$0")/../cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 PATH="$BIN:$PATH"

@@ -6,14 +6,14 @@
 # so that nothing remains. The tests are those of the contract of licensed features (TestLicensedContract), two of the reconciler of control planes,
 # and all tests of the packages that keep provisioner keys, proxies and licenses in Coder. What needs an AGPL build or another clock uses the emulation.
 set -euo pipefail
-. "$(dirname "$0")/cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 TAGS=$(sed -n 's/^TAGS=//p' "$HERE/build.sh")
 version=$(sed -n 's|.*github.com/coder/coder/v2 v||p' test/licensed/go.mod)
 HELPER="$BIN/licensed.test"
 export logs="${logs:-${TEST_RESULTS:-$CACHE/logs/licensed}}"
-packages=(./internal/coderd ./internal/controllers/controlplane ./internal/coderd/licensing ./internal/controllers/provisioner/keys ./internal/controllers/workspaceproxy/registration)
+packages=(./internal/coderd ./internal/controllers/controlplane ./internal/controllers/controlplane/licensing ./internal/controllers/provisioner/keys ./internal/controllers/workspaceproxy/registration)
 
 if [ "${1:-}" = --inside ]; then
   shift

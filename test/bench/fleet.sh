@@ -5,7 +5,7 @@
 # cluster.
 set -euo pipefail
 export CLUSTER_NAME="${CLUSTER_NAME:-bench}" CLUSTER_SVC_CIDR="${CLUSTER_SVC_CIDR:-10.204.0.0/20}"
-. "$(dirname "$0")/../cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 [ $# -gt 0 ] || set -- 200 1000

@@ -6,7 +6,7 @@
 # test/bench/aggregated/main.go).
 set -euo pipefail
 export CLUSTER_NAME="${CLUSTER_NAME:-bench}"
-. "$(dirname "$0")/../cluster/settings.sh"
+. "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 count="${1:-10000}"
