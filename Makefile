@@ -34,21 +34,21 @@ lint: ## Run the linters: of code, import rules, prose and dead code.
 	@hack/deadcode.sh
 
 test: ## Run unit and integration tests with the race detector (README command two).
-	@hack/test.sh
+	@test/run.sh
 
 conformance: ## Run the official MCP conformance suite and MCP clients of other people against the MCP server.
-	@hack/conformance/run.sh
+	@test/conformance/run.sh
 
 test-e2e: ## Run main job, operation and installation on real clusters, with the real Coder (root).
-	@hack/test-e2e.sh
+	@test/e2e/run.sh
 
 test-licensed: ## Run the tests of licensed features against a real Coder with test licenses (root).
-	@hack/test-licensed.sh
+	@test/licensed/run.sh
 
 bench: ## Run the benchmarks, and on a real cluster a fleet of control planes and 10,000 workspaces (root).
 	go test -run '^$$' -bench . -benchmem ./...
-	@hack/bench/aggregated.sh
-	@hack/bench/fleet.sh
+	@test/bench/aggregated.sh
+	@test/bench/fleet.sh
 
 # Omitted parts of libraries: Coder's exporter to Datadog, Tailscale's state in AWS, and HTML pages of gRPC.
 # hack/cluster/settings.sh uses the same tags. A build without them works, and is larger.
@@ -82,7 +82,7 @@ release: ## Make everything of the release VERSION into dist/release; publishes 
 	@hack/release/release.sh $(VERSION)
 
 test-nightly: ## Run the end-to-end tests with three nodes, with IPv6 only and with both IP families (root). The release checklist demands it.
-	@for t in TestIPv6Only TestDualStack TestNodeFaults; do hack/test-e2e.sh -run "^$$t\$$" || exit 1; done
+	@for t in TestIPv6Only TestDualStack TestNodeFaults; do test/e2e/run.sh -run "^$$t\$$" || exit 1; done
 
 demo: ## Start a real cluster with a real Coder and install the operator (README command one, root). NODES=3: with three nodes.
 	@$(if $(NODES),CLUSTER_NODES=$(NODES)) hack/demo/up.sh

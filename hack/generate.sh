@@ -24,7 +24,7 @@ export own="$programs/generate" # Linked once, not once for each document at the
 
 # Into the Helm chart, whose templates read these files.
 crds() {
-  generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/metadata/...}" output:crd:dir=$chart/files/crds
+  generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/records/...}" output:crd:dir=$chart/files/crds
   generate "CRDs, shortened" "$own" crds $chart/files/crds/*.yaml
 }
 # One role for each component, so that a split installation has the fewest permissions.
@@ -48,8 +48,8 @@ printed() { # by our own programs
 }
 api() {
   local all="$logs/api.json"
-  generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs/config.yaml --renderer=markdown \
-    --templates-dir=hack/crd-ref-docs --output-path="$all" --log-level=ERROR
+  generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/generate/crd-ref-docs/config.yaml --renderer=markdown \
+    --templates-dir=hack/generate/crd-ref-docs --output-path="$all" --log-level=ERROR
   generate "API reference, a page for each kind" "$own" api-reference "$all" docs/reference
 }
 

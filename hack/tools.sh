@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tools.sh NAME...: builds the named development tools, once for each version,
-# into $TOOLS_DIR. The versions are pinned here and nowhere else, but for helm: hack/helm/go.mod gives it the versions of
+# into $TOOLS_DIR. The versions are pinned here and nowhere else, but for helm: hack/cluster/modules/helm/go.mod gives it the versions of
 # the operator's libraries, most of its code, so that they are not compiled a second time.
 set -euo pipefail
 . "$(dirname "$0")/cluster/settings.sh"
@@ -22,7 +22,7 @@ module_of() {
     cosign) echo github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3 ;;
     # It needs a newer Go than the project, which the go command fetches.
     osv-scanner) echo github.com/google/osv-scanner/v2/cmd/osv-scanner@v2.6.0 ;;
-    helm) echo "helm.sh/helm/v4/cmd/helm@$(sed -n 's#^require helm.sh/helm/v4 ##p' "$HERE/../helm/go.mod")" ;;
+    helm) echo "helm.sh/helm/v4/cmd/helm@$(sed -n 's#^require helm.sh/helm/v4 ##p' "$HERE/modules/helm/go.mod")" ;;
     *) die "tools.sh knows no tool \"$1\": controller-gen openapi-gen golangci-lint crd-ref-docs gotestsum actionlint vale deadcode cosign osv-scanner helm" ;;
   esac
 }
@@ -37,7 +37,7 @@ for name in "$@"; do
   printf 'program: %s %s\nstarted: %s\n' "${module%@*}" "$TOOLS_DIR/$name" "$(date +%s)" >"$log"
   # Outside the module, so that its go.mod has no say in the tool's versions.
   directory=/ package="$module"
-  [ "$name" != helm ] || directory="$HERE/../helm" package="${module%@*}"
+  [ "$name" != helm ] || directory="$HERE/modules/helm" package="${module%@*}"
   # The parsers of vale are written in C.
   cgo=0
   [ "$name" != vale ] || cgo=1

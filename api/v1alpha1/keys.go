@@ -32,6 +32,10 @@ const (
 	FinalizerCleanup = "coder.com/workspace-rbac-cleanup"
 )
 
+// OperatorUsername is the name of the operator's account in Coder if it is Coder's first user. If a Job creates the account,
+// a dash and eight random hexadecimal digits follow.
+const OperatorUsername = "coder-k8s-operator"
+
 // Keys of the Secrets that the operator writes.
 const (
 	// SecretKeyToken holds the operator's API token in <name>-operator-token.

@@ -50,7 +50,7 @@ func shared(t *testing.T) *regexp.Regexp {
 
 func TestProgramsShareTheLibrariesOfTheOperator(t *testing.T) {
 	operator, modules := versions(t, "../.."), shared(t)
-	for _, directory := range []string{"modules/kube", "modules/kube-router", "modules/terraform", "modules/provider", "../helm", "../monitoring/prometheus"} {
+	for _, directory := range []string{"modules/kube", "modules/kube-router", "modules/terraform", "modules/provider", "modules/helm", "modules/prometheus"} {
 		t.Run(directory, func(t *testing.T) {
 			compared := 0
 			for module, version := range versions(t, directory) {

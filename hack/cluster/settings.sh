@@ -11,7 +11,7 @@
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
 # Every build has the same flags, so that all share compiled packages: with -trimpath, also with a clone in another
-# directory. The race detector needs cgo, so hack/test.sh sets CGO_ENABLED=1 for the tests. With fewer garbage
+# directory. The race detector needs cgo, so test/run.sh sets CGO_ENABLED=1 for the tests. With fewer garbage
 # collections the compiler needs 20% less processor time, and up to 200 MB more. A -tags on the command line replaces
 # the tags here, so it must repeat OPERATOR_TAGS.
 OPERATOR_TAGS=$(sed -n 's/^TAGS := //p' "$HERE/../../Makefile")

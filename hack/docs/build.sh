@@ -6,7 +6,7 @@ set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
-hack/npm/install.sh hack/docs docs
+hack/docs/npm/install.sh hack/docs docs
 NODE="$CACHE/docs/node_modules/.bin/node"
 
 # VitePress looks for its packages in parent directories of the pages, so it works on a copy next to the packages, and

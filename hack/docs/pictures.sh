@@ -5,7 +5,7 @@ set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
-hack/npm/install.sh hack/docs docs
+hack/docs/npm/install.sh hack/docs docs
 # The program looks for its packages in its parent directories, so a copy of it runs next to them.
 work=$(mktemp -d "$CACHE/docs/pictures.XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -11,7 +11,7 @@ import (
 // api contains the types of all groups by name.
 type api map[string]*typ
 
-// typ is one type, as hack/crd-ref-docs/types.tpl writes it.
+// typ is one type, as hack/generate/crd-ref-docs/types.tpl writes it.
 type typ struct {
 	Name, GroupVersion, Doc string
 	// Alias reports that it is a named string or number type.

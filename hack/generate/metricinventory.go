@@ -20,7 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	"github.com/coder-k8s/coder-k8s/internal/app"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 )
 
@@ -41,7 +41,7 @@ func ownMetrics() ([]metricFamily, error) {
 	var errs []error
 	for _, register := range []func() error{
 		func() error { return app.RegisterBuildInfo(r) },
-		func() error { _, err := workload.NewMetrics(r); return err },
+		func() error { _, err := framework.NewMetrics(r); return err },
 		func() error { _, err := coderd.NewMetrics(r); return err },
 		func() error { _, err := mirror.NewMetrics(r); return err },
 		func() error { _, err := impersonation.NewMetrics(r); return err },

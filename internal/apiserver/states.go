@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -30,7 +30,7 @@ import (
 
 // mirrorStates and controlPlanes are the resources of CoderMirrorState and CoderControlPlane.
 var (
-	mirrorStates  = metadatav1alpha1.GroupVersion.WithResource("codermirrorstates")
+	mirrorStates  = recordsv1alpha1.GroupVersion.WithResource("codermirrorstates")
 	controlPlanes = coderv1alpha1.GroupVersion.WithResource("codercontrolplanes")
 )
 
@@ -246,12 +246,12 @@ func statusesOf(objects []runtime.Object) (map[types.NamespacedName]syncstatus.S
 	return out, nil
 }
 
-func stateOf(object runtime.Object) (*metadatav1alpha1.CoderMirrorState, error) {
+func stateOf(object runtime.Object) (*recordsv1alpha1.CoderMirrorState, error) {
 	untyped, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return nil, fmt.Errorf("bug: %T is not a CoderMirrorState", object)
 	}
-	state := &metadatav1alpha1.CoderMirrorState{}
+	state := &recordsv1alpha1.CoderMirrorState{}
 	return state, runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, state)
 }
 
@@ -343,10 +343,10 @@ func stateName(controlPlane types.NamespacedName) string {
 }
 
 func (s *states) put(ctx context.Context, p syncstatus.Status) error {
-	state := &metadatav1alpha1.CoderMirrorState{
-		TypeMeta:   metav1.TypeMeta{APIVersion: metadatav1alpha1.GroupVersion.String(), Kind: "CoderMirrorState"},
+	state := &recordsv1alpha1.CoderMirrorState{
+		TypeMeta:   metav1.TypeMeta{APIVersion: recordsv1alpha1.GroupVersion.String(), Kind: "CoderMirrorState"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.ControlPlane.Namespace, Name: stateName(p.ControlPlane)},
-		Spec: metadatav1alpha1.MirrorStateSpec{
+		Spec: recordsv1alpha1.MirrorStateSpec{
 			ControlPlaneUID: p.UID, State: string(p.State), Since: metav1.NewMicroTime(p.Since.Time), Message: p.Message, NamePrefix: p.NamePrefix,
 			Seen: p.Seen, NeverServed: p.NeverServed, Unnamed: p.Unnamed, DeploymentID: p.DeploymentID,
 			Incomplete: int32(min(p.Incomplete, math.MaxInt32)), //nolint:gosec // It is limited.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 )
@@ -40,7 +40,7 @@ func earlierRecord(t *testing.T, cluster *recordstest.Cluster, f *fixture, kind,
 	}
 	if err := cluster.Create(context.Background(), &records.Record{
 		Namespace: f.namespace, Name: name,
-		RecordSpec: metadatav1alpha1.RecordSpec{ControlPlane: "coder", ID: id, Kept: string(kept), Object: object},
+		RecordSpec: recordsv1alpha1.RecordSpec{ControlPlane: "coder", ID: id, Kept: string(kept), Object: object},
 	}); err != nil {
 		t.Fatal(err)
 	}

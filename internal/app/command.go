@@ -22,7 +22,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/export"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/migrate"
@@ -153,7 +153,7 @@ func (o *Options) assemble(ctx context.Context, components []component, traces *
 		elect = elect || c.elected
 	}
 	env := &environment{options: o, config: cfg, namespace: podNamespace(os.Getenv, os.ReadFile), tracing: traces}
-	if env.metrics, err = workload.NewMetrics(ctrlmetrics.Registry); err != nil {
+	if env.metrics, err = framework.NewMetrics(ctrlmetrics.Registry); err != nil {
 		return nil, err
 	}
 	if env.coderMetrics, err = coderd.NewMetrics(ctrlmetrics.Registry); err != nil {

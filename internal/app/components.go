@@ -17,10 +17,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/backup"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/templatecheck"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -52,7 +52,7 @@ type environment struct {
 	config    *rest.Config
 	manager   manager.Manager
 	namespace string
-	metrics   *workload.Metrics
+	metrics   *framework.Metrics
 	// coderMetrics counts the requests of all components to Coder.
 	coderMetrics *coderd.Metrics
 	// tracing creates spans. It is nil if tracing is disabled.
@@ -98,11 +98,11 @@ func controllersComponent() component {
 
 // addControllers sets up all controllers with one shared Toolkit.
 func (env *environment) addControllers(ctx context.Context) error {
-	optional, err := workload.NewOptionalKinds(env.manager, nil)
+	optional, err := framework.NewOptionalKinds(env.manager, nil)
 	if err != nil {
 		return err
 	}
-	kit, err := workload.New(env.manager, workload.Options{
+	kit, err := framework.New(env.manager, framework.Options{
 		Optional: optional, Metrics: env.metrics, NewClient: env.newCoderClient, Tracing: env.tracing, Namespaces: env.options.WatchNamespaces,
 		Cluster: resources.Cluster{
 			ClusterDomain: env.options.ClusterDomain, OperatorNamespace: env.namespace, PodIPv6: podIPv6(os.Getenv),

@@ -27,9 +27,9 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/kube/lease"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
@@ -55,7 +55,7 @@ func newScheme() (*runtime.Scheme, error) {
 		apiregistrationv1.AddToScheme,
 		coderv1alpha1.AddToScheme,
 		aggregationv1alpha1.AddToScheme,
-		metadatav1alpha1.AddToScheme,
+		recordsv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("bug: building the scheme: %w", err)
@@ -95,7 +95,7 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 	var cached cache.Options
 	if controllers {
 		// Only the controllers read the objects of workloads.
-		cached = workload.CacheOptions()
+		cached = framework.CacheOptions()
 	}
 	for _, watched := range o.WatchNamespaces {
 		if cached.DefaultNamespaces == nil {

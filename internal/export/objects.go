@@ -16,7 +16,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
@@ -291,7 +290,7 @@ func userManifest(u aggregationv1alpha1.CoderUser, r *report) (manifest, bool) {
 	case u.DeletionTimestamp != nil:
 		r.note("CoderUser %s: it is being deleted, so there is no manifest", name)
 		return manifest{}, false
-	case u.Status.Username == access.Username:
+	case u.Status.Username == coderv1alpha1.OperatorUsername:
 		r.note("CoderUser %s: it is the operator's own account, so there is no manifest", name)
 		return manifest{}, false
 	case !slices.Contains([]string{"password", "oidc", "none"}, u.Spec.LoginType):

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
@@ -71,10 +71,10 @@ func controlPlanes() Definition {
 func RecordDefinitions() []Definition {
 	return []Definition{
 		mirrorStates(),
-		record("codertemplaterecords", "CoderTemplateRecord", metadatav1alpha1.CoderTemplateRecord{}),
-		record("codertemplatesources", "CoderTemplateSource", metadatav1alpha1.CoderTemplateSource{}),
-		record("coderuserrecords", "CoderUserRecord", metadatav1alpha1.CoderUserRecord{}),
-		record("coderworkspacerecords", "CoderWorkspaceRecord", metadatav1alpha1.CoderWorkspaceRecord{}),
+		record("codertemplaterecords", "CoderTemplateRecord", recordsv1alpha1.CoderTemplateRecord{}),
+		record("codertemplatesources", "CoderTemplateSource", recordsv1alpha1.CoderTemplateSource{}),
+		record("coderuserrecords", "CoderUserRecord", recordsv1alpha1.CoderUserRecord{}),
+		record("coderworkspacerecords", "CoderWorkspaceRecord", recordsv1alpha1.CoderWorkspaceRecord{}),
 	}
 }
 
@@ -84,11 +84,11 @@ func AllDefinitions() []Definition { return append(Definitions(), RecordDefiniti
 // mirrorStates returns the kind in which the aggregated API reports what it has read. The controllers
 // need it too.
 func mirrorStates() Definition {
-	return record("codermirrorstates", "CoderMirrorState", metadatav1alpha1.CoderMirrorState{})
+	return record("codermirrorstates", "CoderMirrorState", recordsv1alpha1.CoderMirrorState{})
 }
 
 func record(plural, kind string, object any) Definition {
-	return definition(metadatav1alpha1.GroupVersion.WithResource(plural), kind, "", object)
+	return definition(recordsv1alpha1.GroupVersion.WithResource(plural), kind, "", object)
 }
 
 func workload(plural, kind, finalizer string, object any) Definition {

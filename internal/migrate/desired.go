@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	workload "github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // accepted returns the custom resource with all defaults, from a dry run. It returns the API

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	workload "github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 const (

@@ -24,11 +24,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -247,7 +247,7 @@ func newServer(t *testing.T) *server {
 	t.Helper()
 	cfg := kubetest.Shared(t, filepath.Join("..", "..", "charts", "coder-k8s", "files", "crds"))
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme), metadatav1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme), recordsv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := client.New(cfg, client.Options{Scheme: scheme})
@@ -263,7 +263,7 @@ func newServer(t *testing.T) *server {
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{ByObject: workload.CacheByObject(), DefaultNamespaces: watched},
+		Cache:      cache.Options{ByObject: framework.CacheByObject(), DefaultNamespaces: watched},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	if err != nil {
@@ -277,7 +277,7 @@ func newServer(t *testing.T) *server {
 func run(t *testing.T, mgr ctrl.Manager) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	kit, err := workload.New(mgr, workload.Options{CheckAuthor: kubetest.AnyAuthor})
+	kit, err := framework.New(mgr, framework.Options{CheckAuthor: kubetest.AnyAuthor})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 

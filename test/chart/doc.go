@@ -5,6 +5,6 @@
 //   - every binding binds an account of the release, and what hooks may do is in a golden file;
 //   - invalid values are rejected with an error message that explains why.
 //
-// test/manifests tests what kubectl applies, which is rendered from the same templates. hack/helm/cluster-test.sh installs
+// test/manifests tests what kubectl applies, which is rendered from the same templates. test/chart/cluster-test.sh installs
 // the chart on a real cluster.
 package chart

@@ -8,7 +8,7 @@
 //
 // The manifests in docs, config/samples and examples are applied as a dry run to a real
 // kube-apiserver with our definitions, so no field in them is unknown. The definitions of other
-// projects come from their Go modules; hack/peers/schemas.sh copies them to PEER_SCHEMAS. Without
+// projects come from their Go modules; test/peers/schemas.sh copies them to PEER_SCHEMAS. Without
 // them, manifests of other projects are only parsed, and their kinds are looked up in a list. The
 // binaries come from KUBEBUILDER_ASSETS; without it these tests are skipped.
 package docs

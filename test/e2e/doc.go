@@ -1,7 +1,7 @@
 // Package e2e tests the operator on a real cluster with a real Coder, as a user operates
 // it: with kubectl, the manifests and the samples.
 //
-// hack/test-e2e.sh starts a cluster for each test of this package (instances of their
+// test/e2e/run.sh starts a cluster for each test of this package (instances of their
 // own, so that a running demo is not disturbed), loads the image and runs the tests at
 // the same time. The tests mostly wait, so each independent scenario is a separate test;
 // only main_test.go calls the steps of a scenario. Without KUBECONFIG, E2E_POSTGRES_URL

@@ -45,12 +45,12 @@ func printed(t *testing.T, command *exec.Cmd) string {
 // testWaysOfInstallation changes from one installation to another, while a Coder stays
 // unchanged.
 func testWaysOfInstallation(t *testing.T) {
-	runScript(t, "../../hack/install-test.sh")
+	runScript(t, "../../test/manifests/cluster-test.sh")
 }
 
 // testHelmChart installs, changes and removes a release of the operator's chart.
 func testHelmChart(t *testing.T) {
-	runScript(t, "../../hack/helm/cluster-test.sh")
+	runScript(t, "../../test/chart/cluster-test.sh")
 }
 
 // runScript runs one of the scripts that are tests themselves, and prints its output.
@@ -69,7 +69,7 @@ func runScript(t *testing.T, script string) {
 // testPrometheus scrapes the operator with a real Prometheus, and runs every query
 // of the alerts and of the dashboard.
 func testPrometheus(t *testing.T) {
-	runScript(t, "../../hack/monitoring/cluster-test.sh")
+	runScript(t, "../../test/monitoring/cluster-test.sh")
 }
 
 // testNothingSecretIsTold searches logs, Events, conditions and other output

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 

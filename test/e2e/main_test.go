@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 const sampleNamespace = "coder"
 
 // Each of the tests below is a scenario on its own cluster, which is empty at first
-// (hack/test-e2e.sh). Each step depends on the state that the earlier steps left. If the
+// (test/e2e/run.sh). Each step depends on the state that the earlier steps left. If the
 // installation fails, the scenario ends.
 
 // TestMainJob uses the aggregated API with kubectl, the kubectl plugin and AI tools,

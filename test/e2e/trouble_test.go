@@ -22,7 +22,7 @@ spec:
   extraEnv: [{name: CODER_PG_CONNECTION_URL, valueFrom: {secretKeyRef: {name: db, key: url}}}]
 `
 
-// coderImage is the Coder that the cluster has. hack/test-e2e-group.sh sets it.
+// coderImage is the Coder that the cluster has. test/e2e/group.sh sets it.
 var coderImage = os.Getenv("E2E_CODER_IMAGE")
 
 // testDatabaseUnreachable checks what is reported, how soon, and that the password

@@ -66,7 +66,7 @@ func previousRelease(t *testing.T) string {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	out, err := exec.CommandContext(t.Context(), "../../hack/upgrade/previous.sh", dir).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "../../test/e2e/previous.sh", dir).CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 3 {
 		fmt.Fprintf(os.Stderr, "NOT TESTED: the upgrade from the previous release. %s", out)

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -121,7 +121,7 @@ func TestNamespaceDeletedDuringFirstSync(t *testing.T) {
 	serve(t, p)
 	startControllerManager(t, "namespace-controller,garbage-collector-controller")
 	records := &metav1.PartialObjectMetadataList{}
-	records.SetGroupVersionKind(metadatav1alpha1.GroupVersion.WithKind("CoderWorkspaceRecordList"))
+	records.SetGroupVersionKind(recordsv1alpha1.GroupVersion.WithKind("CoderWorkspaceRecordList"))
 	polltest.Eventually(t, "the first records are there", func(ctx context.Context) error {
 		if err := environment.client.List(ctx, records, client.InNamespace(s.ns)); err != nil || len(records.Items) < 10 {
 			return fmt.Errorf("there are %d records: %w", len(records.Items), err)

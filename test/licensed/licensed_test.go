@@ -4,7 +4,7 @@
 // are those that the helper makes for one process, and nothing of it is part of a program, an image or a release.
 //
 // TestServe starts Coders in the process of the test, prints {"url": …} when it can be called, and ends with
-// SIGTERM. PostgreSQL must be at 127.0.0.1:5432, with user and password postgres. hack/test-licensed.sh starts both.
+// SIGTERM. PostgreSQL must be at 127.0.0.1:5432, with user and password postgres. test/licensed/run.sh starts both.
 package licensed
 
 import (

@@ -100,7 +100,7 @@ func TestKubeAPIServerTakesIt(t *testing.T) {
 		for _, object := range objects {
 			switch group, _, _ := strings.Cut(object.GetAPIVersion(), "/"); group {
 			case "cert-manager.io", "monitoring.coreos.com":
-				continue // Not known here. hack/peers/certmanager.sh applies the former.
+				continue // Not known here. test/peers/certmanager.sh applies the former.
 			}
 			err := environment.client.Create(t.Context(), object.DeepCopy(),
 				client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))

@@ -1,6 +1,6 @@
 // Package manifests tests the objects of each installation that hack/manifests.sh renders from the Helm chart: the
 // permissions, which pods a Service selects and which traffic a policy allows, that kube-apiserver accepts all objects, and
-// that Pod Security admits the pods that the operator creates. hack/install-test.sh tests the running pods on a real
+// that Pod Security admits the pods that the operator creates. test/manifests/cluster-test.sh tests the running pods on a real
 // cluster.
 //
 // Invariants:

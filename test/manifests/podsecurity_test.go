@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // TestPodSecurityRestrictedAdmitsOurPods checks every kind of pod that the operator

@@ -3,5 +3,5 @@
 // cluster (build tag e2e) a Prometheus that scrapes the operator runs them.
 //
 // The tests are skipped if $TOOLS_DIR has no promtool and prometheus:
-// hack/monitoring/build.sh builds them.
+// test/monitoring/build.sh builds them.
 package monitoring

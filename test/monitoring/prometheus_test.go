@@ -110,12 +110,12 @@ func forPrometheus(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "1m", "$__range", "5m").Replace(expr)
 }
 
-// tool returns the path of a program that hack/monitoring/build.sh built.
+// tool returns the path of a program that test/monitoring/build.sh built.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(os.Getenv("TOOLS_DIR"), name)
 	if _, err := os.Stat(path); os.Getenv("TOOLS_DIR") == "" || err != nil {
-		t.Skipf("$TOOLS_DIR has no %s: hack/monitoring/build.sh builds it", name)
+		t.Skipf("$TOOLS_DIR has no %s: test/monitoring/build.sh builds it", name)
 	}
 	return path
 }

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 )
 
 // requestTimeout limits the duration of all requests except watches.
@@ -42,7 +42,7 @@ func NewClient(config *rest.Config, resource, kind string) (*Client, error) {
 	config.QPS, config.RateLimiter = -1, nil
 	// The server may send a warning with each of ten thousand writes.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &metadatav1alpha1.GroupVersion, scheme.Codecs.WithoutConversion()
+	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &recordsv1alpha1.GroupVersion, scheme.Codecs.WithoutConversion()
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
 	records, err := rest.RESTClientFor(config)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *Client) Update(ctx context.Context, record *Record) error {
 
 func (c *Client) write(ctx context.Context, request *rest.Request, record *Record, version string) error {
 	body, err := json.Marshal(resource{
-		APIVersion: metadatav1alpha1.GroupVersion.String(), Kind: c.kind, Spec: record.RecordSpec,
+		APIVersion: recordsv1alpha1.GroupVersion.String(), Kind: c.kind, Spec: record.RecordSpec,
 		Metadata: resourceMeta{Namespace: record.Namespace, Name: record.Name, ResourceVersion: version},
 	})
 	if err != nil {

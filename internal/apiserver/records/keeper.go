@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
@@ -248,6 +248,6 @@ func (k *Keeper) gone(record *metadata.Record, err error) error {
 
 // kept returns the conflict error for a record that was changed since it was read.
 func kept(record *metadata.Record, how string) error {
-	resource := schema.GroupResource{Group: metadatav1alpha1.GroupVersion.Group, Resource: strings.ToLower(record.Kind) + "records"}
+	resource := schema.GroupResource{Group: recordsv1alpha1.GroupVersion.Group, Resource: strings.ToLower(record.Kind) + "records"}
 	return apierrors.NewConflict(resource, record.Name, fmt.Errorf("the record of %s %q %s; read it again", record.Kind, record.Name, how))
 }

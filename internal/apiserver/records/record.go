@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 )
 
 // Record is one custom resource.
@@ -19,7 +19,7 @@ type Record struct {
 	// Revision is the revision of the record, or 0 if it was not written yet.
 	Revision uint64
 
-	metadatav1alpha1.RecordSpec
+	recordsv1alpha1.RecordSpec
 
 	// lost is true if a part of the files is missing. Files is empty then.
 	lost bool
@@ -100,10 +100,10 @@ type Event struct {
 
 // resource is the JSON form of a record in kube-apiserver.
 type resource struct {
-	APIVersion string                      `json:"apiVersion,omitempty"`
-	Kind       string                      `json:"kind,omitempty"`
-	Metadata   resourceMeta                `json:"metadata"`
-	Spec       metadatav1alpha1.RecordSpec `json:"spec"`
+	APIVersion string                     `json:"apiVersion,omitempty"`
+	Kind       string                     `json:"kind,omitempty"`
+	Metadata   resourceMeta               `json:"metadata"`
+	Spec       recordsv1alpha1.RecordSpec `json:"spec"`
 }
 
 type resourceMeta struct {

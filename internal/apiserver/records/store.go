@@ -17,12 +17,12 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/clock"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
 // spec is the content of a record. In a Table, its Object is empty.
-type spec = metadatav1alpha1.RecordSpec
+type spec = recordsv1alpha1.RecordSpec
 
 // Object is a served object.
 type Object interface {

@@ -13,7 +13,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 const result = "coderVersion=v2.36.1+abc\nschemaVersion=512\npostgresVersion=17.6\nencryptionKeys=0\nsize=4711\nsha256=abc\n"
@@ -31,7 +31,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			return &coderv1alpha1.WorkloadStatus{Conditions: b.Status.Conditions}
 		},
 		Further: func(b *fake.ClientBuilder) {
-			b.WithIndex(&coderv1alpha1.CoderBackup{}, workload.IndexControlPlane, workload.IndexByControlPlane(controlPlaneOf))
+			b.WithIndex(&coderv1alpha1.CoderBackup{}, framework.IndexControlPlane, framework.IndexByControlPlane(controlPlaneOf))
 		},
 	})}
 	f.Build(append(objects, newBackup())...)
@@ -41,7 +41,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 
 // restart creates a new controller with empty state, like a new process.
 func (f *fixture) restart() {
-	f.Reconciler = New(workload.NewWith(f.Cluster, f.Cluster, f.Events, workload.Options{Clock: f.Clock}))
+	f.Reconciler = New(framework.NewWith(f.Cluster, f.Cluster, f.Events, framework.Options{Clock: f.Clock}))
 }
 
 func newBackup() *coderv1alpha1.CoderBackup {

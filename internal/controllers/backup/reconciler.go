@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 const (
@@ -40,15 +40,15 @@ const (
 
 // Reconciler reconciles CoderBackups. Use New to create one.
 type Reconciler struct {
-	kit *workload.Toolkit
+	kit *framework.Toolkit
 }
 
 // New creates the controller. Use SetupWithManager to register it.
-func New(kit *workload.Toolkit) *Reconciler { return &Reconciler{kit: kit} }
+func New(kit *framework.Toolkit) *Reconciler { return &Reconciler{kit: kit} }
 
 // SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	return r.kit.SetUp(ctx, mgr, workload.Registration{
+	return r.kit.SetUp(ctx, mgr, framework.Registration{
 		Kind: kind(), Name: "coderbackup", For: &coderv1alpha1.CoderBackup{}, Reconciler: r,
 		References:          func(client.Object) []resources.Reference { return nil },
 		ControlPlane:        controlPlaneOf,
@@ -63,21 +63,21 @@ func controlPlaneOf(obj client.Object) *coderv1alpha1.ControlPlaneReference {
 	return nil
 }
 
-func kind() workload.Kind {
-	return workload.Kind{Name: "CoderBackup", Noun: "backup", Finalizer: coderv1alpha1.FinalizerBackup}
+func kind() framework.Kind {
+	return framework.Kind{Name: "CoderBackup", Noun: "backup", Finalizer: coderv1alpha1.FinalizerBackup}
 }
 
 // scope is the state of one reconciliation of one backup: the object itself and the results of the
 // steps. The status is computed only from the scope.
 type scope struct {
-	workload.Pass
+	framework.Pass
 	backup *coderv1alpha1.CoderBackup
 	// controlPlane is the control plane of the spec, or nil if there is none.
 	controlPlane *coderv1alpha1.CoderControlPlane
 	// run is the Job that makes the backup, or nil if it was not read.
-	run *workload.JobRun
+	run *framework.JobRun
 	// problem is why there is no Job, or nil.
-	problem *workload.Problem
+	problem *framework.Problem
 }
 
 // Reconcile runs one pass.
@@ -102,21 +102,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}, 0)
 }
 
-func (r *Reconciler) stepsFor(s *scope) []workload.Step {
+func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 	if s.Deleting() {
-		return []workload.Step{
-			workload.NewStep(stepControlPlane, s, r.findControlPlane),
-			workload.NewStep(stepFiles, s, r.deleteFiles, stepControlPlane),
-			workload.NewStep(workload.StepRelease, &s.Pass, r.kit.Release, stepFiles),
+		return []framework.Step{
+			framework.NewStep(stepControlPlane, s, r.findControlPlane),
+			framework.NewStep(stepFiles, s, r.deleteFiles, stepControlPlane),
+			framework.NewStep(framework.StepRelease, &s.Pass, r.kit.Release, stepFiles),
 		}
 	}
 	if ended(s.backup) {
 		return nil
 	}
-	return []workload.Step{
-		workload.NewStep(workload.StepFinalizer, &s.Pass, r.kit.EnsureFinalizer),
-		workload.NewStep(stepControlPlane, s, r.findControlPlane, workload.StepFinalizer),
-		workload.NewStep(stepJob, s, r.runJob, stepControlPlane),
+	return []framework.Step{
+		framework.NewStep(framework.StepFinalizer, &s.Pass, r.kit.EnsureFinalizer),
+		framework.NewStep(stepControlPlane, s, r.findControlPlane, framework.StepFinalizer),
+		framework.NewStep(stepJob, s, r.runJob, stepControlPlane),
 	}
 }
 
@@ -129,23 +129,23 @@ func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) (err error)
 // step asks for another pass.
 func (r *Reconciler) runJob(ctx context.Context, s *scope) error {
 	if s.controlPlane == nil {
-		s.problem = &workload.Problem{Reason: coderv1alpha1.ReasonControlPlaneUnavailable, Message: fmt.Sprintf(
+		s.problem = &framework.Problem{Reason: coderv1alpha1.ReasonControlPlaneUnavailable, Message: fmt.Sprintf(
 			"there is no CoderControlPlane %q in namespace %q; create it, or delete this backup", s.backup.Spec.ControlPlaneRef.Name, s.backup.Namespace)}
 		return nil
 	}
 	job, err := resources.DatabaseJob(s.controlPlane, resources.ControlPlane(s.controlPlane, r.kit.Cluster), s.jobSpec(resources.ModeBackup, backupSuffix))
 	if err != nil {
-		s.problem = &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseUnsuitable, Message: err.Error()}
+		s.problem = &framework.Problem{Reason: coderv1alpha1.ReasonDatabaseUnsuitable, Message: err.Error()}
 		return nil //nolint:nilerr // It is in the condition.
 	}
 	if s.run, err = r.kit.RunJob(ctx, &s.Pass, job); err != nil {
 		if stop := ensure.Stopped(err); stop != nil {
-			s.problem = &workload.Problem{Reason: stop.Reason, Message: stop.Message}
+			s.problem = &framework.Problem{Reason: stop.Reason, Message: stop.Message}
 		}
 		return err
 	}
 	if s.run.Ended == "" {
-		return ensure.Waits(coderv1alpha1.ReasonBackupRunning, workload.PollInterval, "the backup runs")
+		return ensure.Waits(coderv1alpha1.ReasonBackupRunning, framework.PollInterval, "the backup runs")
 	}
 	return nil
 }
@@ -184,11 +184,11 @@ func (r *Reconciler) deleteFiles(ctx context.Context, s *scope) error {
 	case err != nil && left > 0:
 		return err
 	case left > 0:
-		s.problem = &workload.Problem{Reason: coderv1alpha1.ReasonDeleting, Message: why}
-		return workload.WaitForDeletion(left, why)
+		s.problem = &framework.Problem{Reason: coderv1alpha1.ReasonDeleting, Message: why}
+		return framework.WaitForDeletion(left, why)
 	}
 	if err != nil {
-		why = workload.Redact(err.Error())
+		why = framework.Redact(err.Error())
 	}
 	r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonFilesLeftBehind, fmt.Sprintf(
 		"the backup is deleted, but its files are not; delete the directory %q in the volume of PersistentVolumeClaim %q: %s",
@@ -235,7 +235,7 @@ func (r *Reconciler) tryDeleteFiles(ctx context.Context, s *scope) (string, erro
 func secretsOf(cp *coderv1alpha1.CoderControlPlane, w resources.Workload) []string {
 	database, _ := resources.DatabaseSecret(cp)
 	var names []string
-	for _, reference := range workload.ReferencesOf(w) {
+	for _, reference := range framework.ReferencesOf(w) {
 		if reference.Kind == resources.KindSecret && reference.Name != database {
 			names = append(names, reference.Name)
 		}

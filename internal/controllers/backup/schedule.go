@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // keepFailed is the number of failed backups of a schedule that are kept.
@@ -29,15 +29,15 @@ const keepFailed = 3
 
 // Scheduler reconciles CoderBackupSchedules. Use NewScheduler to create one.
 type Scheduler struct {
-	kit *workload.Toolkit
+	kit *framework.Toolkit
 }
 
 // NewScheduler creates the controller. Use SetupWithManager to register it.
-func NewScheduler(kit *workload.Toolkit) *Scheduler { return &Scheduler{kit: kit} }
+func NewScheduler(kit *framework.Toolkit) *Scheduler { return &Scheduler{kit: kit} }
 
 // SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Scheduler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	return r.kit.SetUp(ctx, mgr, workload.Registration{
+	return r.kit.SetUp(ctx, mgr, framework.Registration{
 		Kind: scheduleKind(), Name: "coderbackupschedule", For: &coderv1alpha1.CoderBackupSchedule{}, Reconciler: r,
 		References: func(client.Object) []resources.Reference { return nil },
 		Further: func(b *builder.Builder) {
@@ -54,13 +54,13 @@ func scheduleOf(_ context.Context, backup client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: backup.GetNamespace(), Name: name}}}
 }
 
-func scheduleKind() workload.Kind {
-	return workload.Kind{Name: "CoderBackupSchedule", Noun: "backup schedule"}
+func scheduleKind() framework.Kind {
+	return framework.Kind{Name: "CoderBackupSchedule", Noun: "backup schedule"}
 }
 
 // scheduleScope is the state of one reconciliation of one schedule.
 type scheduleScope struct {
-	workload.Pass
+	framework.Pass
 	schedule *coderv1alpha1.CoderBackupSchedule
 	// times are the times of the schedule, or nil if it is invalid.
 	times   cron.Schedule
@@ -91,10 +91,10 @@ func (r *Scheduler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	}, w)
 	s.times, s.zone, s.invalid = parse(schedule.Spec, s.Now)
 	const stepList, stepCreate, stepKeep = "list", "create", "keep"
-	s.Run(ctx, []workload.Step{
-		workload.NewStep(stepList, s, r.list),
-		workload.NewStep(stepCreate, s, r.create, stepList),
-		workload.NewStep(stepKeep, s, r.keep, stepList),
+	s.Run(ctx, []framework.Step{
+		framework.NewStep(stepList, s, r.list),
+		framework.NewStep(stepCreate, s, r.create, stepList),
+		framework.NewStep(stepKeep, s, r.keep, stepList),
 	})
 	result, err := r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
 		schedule.Status = s.status()
@@ -131,7 +131,7 @@ func (r *Scheduler) list(ctx context.Context, s *scheduleScope) error {
 	}
 	s.backups = slices.DeleteFunc(list.Items, func(b coderv1alpha1.CoderBackup) bool { return !b.DeletionTimestamp.IsZero() })
 	slices.SortFunc(s.backups, func(a, b coderv1alpha1.CoderBackup) int {
-		if workload.Older(&a, &b) {
+		if framework.Older(&a, &b) {
 			return 1
 		}
 		return -1
@@ -187,7 +187,7 @@ func (r *Scheduler) create(ctx context.Context, s *scheduleScope) error {
 		Spec: coderv1alpha1.CoderBackupSpec{ControlPlaneRef: s.schedule.Spec.ControlPlaneRef, BackupTemplate: *s.schedule.Spec.Template.DeepCopy()},
 	}
 	if err := r.kit.Client.Create(ctx, backup); err != nil && !apierrors.IsAlreadyExists(err) {
-		return workload.Settled(fmt.Errorf("creating CoderBackup %q: %w", backup.Name, err))
+		return framework.Settled(fmt.Errorf("creating CoderBackup %q: %w", backup.Name, err))
 	}
 	s.created = at
 	return nil
@@ -214,7 +214,7 @@ func (r *Scheduler) keep(ctx context.Context, s *scheduleScope) error {
 		case apierrors.IsNotFound(err):
 			continue
 		case err != nil:
-			return workload.Settled(fmt.Errorf("deleting CoderBackup %q: %w", backup.Name, err))
+			return framework.Settled(fmt.Errorf("deleting CoderBackup %q: %w", backup.Name, err))
 		}
 		r.kit.Tell(&s.Pass, corev1.EventTypeNormal, coderv1alpha1.ReasonBackupDeleted, fmt.Sprintf("deleted CoderBackup %q, which is not kept any more", backup.Name))
 	}
@@ -226,7 +226,7 @@ func (s *scheduleScope) untilNext() time.Duration {
 	if s.invalid != nil || s.schedule.Spec.Suspend {
 		return 0
 	}
-	return min(max(s.times.Next(s.Now.In(s.zone)).Sub(s.Now), time.Second), workload.RestInterval)
+	return min(max(s.times.Next(s.Now.In(s.zone)).Sub(s.Now), time.Second), framework.RestInterval)
 }
 
 // lastOf returns the newest backup that a function accepts, or nil.
@@ -257,14 +257,14 @@ func (s *scheduleScope) status() coderv1alpha1.CoderBackupScheduleStatus {
 	if last := s.lastOf(completed); last != nil {
 		status.LastSuccessTime, status.LastSuccessfulBackup = last.Status.CompletedAt.DeepCopy(), last.Name
 	}
-	scheduled := workload.ConditionTrue(coderv1alpha1.ConditionScheduled, coderv1alpha1.ReasonScheduled, "backups are made by the schedule")
+	scheduled := framework.ConditionTrue(coderv1alpha1.ConditionScheduled, coderv1alpha1.ReasonScheduled, "backups are made by the schedule")
 	switch {
 	case s.invalid != nil:
-		scheduled = workload.ConditionFalse(coderv1alpha1.ConditionScheduled, coderv1alpha1.ReasonInvalidSchedule, s.invalid.Error())
+		scheduled = framework.ConditionFalse(coderv1alpha1.ConditionScheduled, coderv1alpha1.ReasonInvalidSchedule, s.invalid.Error())
 	case s.schedule.Spec.Suspend:
-		scheduled = workload.ConditionTrue(coderv1alpha1.ConditionScheduled, coderv1alpha1.ReasonSuspended, "spec.suspend is set, so no backups are made")
+		scheduled = framework.ConditionTrue(coderv1alpha1.ConditionScheduled, coderv1alpha1.ReasonSuspended, "spec.suspend is set, so no backups are made")
 	case s.Outcome.Err != nil:
-		scheduled = workload.ConditionFalse(coderv1alpha1.ConditionScheduled, coderv1alpha1.ReasonReconciling, workload.Redact(s.Outcome.Err.Error()))
+		scheduled = framework.ConditionFalse(coderv1alpha1.ConditionScheduled, coderv1alpha1.ReasonReconciling, framework.Redact(s.Outcome.Err.Error()))
 	default:
 		status.NextScheduleTime = ptr.To(metav1.NewTime(s.times.Next(s.Now.In(s.zone)).UTC()))
 	}
@@ -272,7 +272,7 @@ func (s *scheduleScope) status() coderv1alpha1.CoderBackupScheduleStatus {
 	if last := s.lastOf(ended); last != nil {
 		parts = append(parts, lastCompleted(last))
 	}
-	status.Conditions = s.Status(workload.Summary{
+	status.Conditions = s.Status(framework.Summary{
 		Parts: parts, Beside: []string{coderv1alpha1.ConditionLastBackupCompleted}, Works: scheduled.Message,
 		Stalled: func(*metav1.Condition) bool { return s.invalid != nil },
 	}).Conditions
@@ -282,9 +282,9 @@ func (s *scheduleScope) status() coderv1alpha1.CoderBackupScheduleStatus {
 func lastCompleted(last *coderv1alpha1.CoderBackup) metav1.Condition {
 	const kind = coderv1alpha1.ConditionLastBackupCompleted
 	if completed(last) {
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonBackupCompleted, "the last backup is complete")
+		return framework.ConditionTrue(kind, coderv1alpha1.ReasonBackupCompleted, "the last backup is complete")
 	}
-	return workload.ConditionFalse(kind, coderv1alpha1.ReasonBackupFailed, fmt.Sprintf("CoderBackup %q failed; its conditions say why", last.Name))
+	return framework.ConditionFalse(kind, coderv1alpha1.ReasonBackupFailed, fmt.Sprintf("CoderBackup %q failed; its conditions say why", last.Name))
 }
 
 // setMetrics sets the metrics of the last complete backup, and when the next one must be complete.
@@ -292,7 +292,7 @@ func (r *Scheduler) setMetrics(s *scheduleScope) {
 	if s.Outcome.Err != nil {
 		return
 	}
-	m := workload.BackupMetrics{}
+	m := framework.BackupMetrics{}
 	since := s.schedule.CreationTimestamp.Time
 	if last := s.lastOf(completed); last != nil {
 		since = last.CreationTimestamp.Time

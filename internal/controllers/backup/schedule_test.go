@@ -12,7 +12,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 type scheduleFixture struct {
@@ -41,7 +41,7 @@ func newScheduleFixture(t *testing.T, change func(*coderv1alpha1.CoderBackupSche
 }
 
 func (f *scheduleFixture) restart() {
-	f.Reconciler = NewScheduler(workload.NewWith(f.Cluster, f.Cluster, f.Events, workload.Options{Clock: f.Clock}))
+	f.Reconciler = NewScheduler(framework.NewWith(f.Cluster, f.Cluster, f.Events, framework.Options{Clock: f.Clock}))
 }
 
 // backups returns the phases of the backups, by name.

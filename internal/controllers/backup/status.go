@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // statusOf returns the status that follows from the result of the pass. The status of an ended
@@ -36,7 +36,7 @@ func statusOf(s *scope) coderv1alpha1.CoderBackupStatus {
 			parts = append(parts, selfContained(s))
 		}
 	}
-	summary := workload.Summary{
+	summary := framework.Summary{
 		Parts: parts, Beside: []string{coderv1alpha1.ConditionSelfContained}, Works: "the backup is complete, and was read back",
 		Stalled: func(*metav1.Condition) bool { return status.Phase == coderv1alpha1.BackupFailed },
 	}
@@ -49,7 +49,7 @@ func statusOf(s *scope) coderv1alpha1.CoderBackupStatus {
 
 func complete(s *scope) metav1.Condition {
 	no := func(reason, message string) metav1.Condition {
-		return workload.ConditionFalse(coderv1alpha1.ConditionComplete, reason, message)
+		return framework.ConditionFalse(coderv1alpha1.ConditionComplete, reason, message)
 	}
 	switch {
 	case s.problem != nil:
@@ -59,7 +59,7 @@ func complete(s *scope) metav1.Condition {
 	case s.run.Ended == batchv1.JobComplete && s.run.Result["sha256"] == "":
 		return no(coderv1alpha1.ReasonBackupFailed, fmt.Sprintf("Job %q ended without a result; it cannot be known whether the files are complete", s.run.Job.Name))
 	case s.run.Ended == batchv1.JobComplete:
-		return workload.ConditionTrue(coderv1alpha1.ConditionComplete, coderv1alpha1.ReasonBackupCompleted, "the backup is complete")
+		return framework.ConditionTrue(coderv1alpha1.ConditionComplete, coderv1alpha1.ReasonBackupCompleted, "the backup is complete")
 	case s.run.Ended == batchv1.JobFailed:
 		found := s.run.FailureOf(coderv1alpha1.ReasonBackupFailed, coderv1alpha1.ReasonClientTooOld, coderv1alpha1.ReasonDatabaseUnreachable,
 			coderv1alpha1.ReasonDatabaseUnsuitable, coderv1alpha1.ReasonVolumeUnsuitable)
@@ -96,15 +96,15 @@ func selfContained(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionSelfContained
 	switch keys := s.run.Result["encryptionKeys"]; keys {
 	case "0":
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonNothingEncrypted, "Coder has encrypted no tokens in the database")
+		return framework.ConditionTrue(kind, coderv1alpha1.ReasonNothingEncrypted, "Coder has encrypted no tokens in the database")
 	case "":
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "this version of Coder does not list its encryption keys")
+		return framework.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "this version of Coder does not list its encryption keys")
 	}
 	where := "the keys"
 	if secret := encryptionKeys(s.controlPlane); secret != "" {
 		where = fmt.Sprintf("the keys in Secret %q", secret)
 	}
-	return workload.ConditionFalse(kind, coderv1alpha1.ReasonEncryptionKeysNeeded, "Coder has encrypted tokens in the database, which cannot be read without "+where+
+	return framework.ConditionFalse(kind, coderv1alpha1.ReasonEncryptionKeysNeeded, "Coder has encrypted tokens in the database, which cannot be read without "+where+
 		" (CODER_EXTERNAL_TOKEN_ENCRYPTION_KEYS); they are not in the backup, so store them elsewhere, and not beside the dump")
 }
 

@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
@@ -68,7 +68,7 @@ func New[O client.Object](t testing.TB, options Options[O]) *Fixture[O] {
 // kinds is the scheme of the clusters. A fake cluster iterates over all its kinds at each write,
 // so they are only those of the groups that the operator uses.
 var kinds = kubetest.KindsOf(corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
-	rbacv1.AddToScheme, coderv1alpha1.AddToScheme, metadatav1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme)
+	rbacv1.AddToScheme, coderv1alpha1.AddToScheme, recordsv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme)
 
 // Build creates the cluster with objects.
 func (f *Fixture[O]) Build(objects ...client.Object) {

@@ -24,7 +24,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -41,11 +41,11 @@ func newAPIServer(t *testing.T) *apiServer {
 	a := &apiServer{
 		APIServer: controllertest.NewAPIServer(t, kubetest.Start(t, controllertest.CRDs), ""), clock: clocktesting.NewFakeClock(time.Now()),
 	}
-	a.Run(workload.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
+	a.Run(framework.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
 		a.cache = mgr.GetCache()
-		optional, err := workload.NewOptionalKinds(mgr, a.clock)
+		optional, err := framework.NewOptionalKinds(mgr, a.clock)
 		a.Must(err)
-		kit, err := workload.New(mgr, workload.Options{Optional: optional, CheckAuthor: kubetest.AnyAuthor})
+		kit, err := framework.New(mgr, framework.Options{Optional: optional, CheckAuthor: kubetest.AnyAuthor})
 		a.Must(err)
 		return errors.Join(New(kit).SetupWithManager(ctx, mgr), mgr.Add(optional))
 	})
@@ -183,8 +183,8 @@ func inSharedAPIServer(t *testing.T) *controllertest.APIServer {
 	t.Helper()
 	config := kubetest.Shared(t, controllertest.CRDs)
 	a := controllertest.NewAPIServer(t, config, kubetest.Namespace(t, config))
-	a.Run(workload.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
-		kit, err := workload.New(mgr, workload.Options{CheckAuthor: kubetest.AnyAuthor})
+	a.Run(framework.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
+		kit, err := framework.New(mgr, framework.Options{CheckAuthor: kubetest.AnyAuthor})
 		a.Must(err)
 		return New(kit).SetupWithManager(ctx, mgr)
 	})

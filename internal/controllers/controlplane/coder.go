@@ -12,9 +12,9 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/access"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 const (
@@ -43,7 +43,7 @@ func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 		s.build, s.access, s.cachedUntil = &known.Value.build, &known.Value.access, known.Until
 		return nil
 	}
-	timeout, again := answerTimeout, workload.PollInterval
+	timeout, again := answerTimeout, framework.PollInterval
 	if s.justReady = s.Now.Sub(changedAt(s.Deployment)).Abs() < freshPeriod; s.justReady {
 		timeout, again = freshTimeout, freshInterval
 	}
@@ -98,7 +98,7 @@ func (r *Reconciler) rememberAnswer(s *scope) {
 	kept := *s.access
 	kept.Events = nil
 	r.answers.Put(key, ensure.Entry[answer]{
-		Value: answer{*s.build, kept}, Digest: s.basis, Until: s.Now.Add(ensure.Sooner(workload.RestInterval, kept.RequeueAfter)),
+		Value: answer{*s.build, kept}, Digest: s.basis, Until: s.Now.Add(ensure.Sooner(framework.RestInterval, kept.RequeueAfter)),
 	})
 }
 

@@ -11,24 +11,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
-func (s *scope) databaseMissing() *workload.Problem {
+func (s *scope) databaseMissing() *framework.Problem {
 	if resources.DatabaseConfigured(s.cp, s.Workload) {
 		return nil
 	}
-	return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseMissing,
+	return &framework.Problem{Reason: coderv1alpha1.ReasonDatabaseMissing,
 		Message: "the spec configures no database, and Coder's built-in PostgreSQL does not run in a container: " +
 			"set spec.database, or set CODER_PG_CONNECTION_URL in spec.extraEnv (from a Secret) or through spec.envFrom"}
 }
 
 // databaseSecretMissing describes a missing Secret of spec.database, or a missing key in it. A Secret
 // that only spec.extraEnv names is described like every other reference, by workload/references.go.
-func (s *scope) databaseSecretMissing(reference resources.Reference, key string) *workload.Problem {
+func (s *scope) databaseSecretMissing(reference resources.Reference, key string) *framework.Problem {
 	secret, _ := resources.DatabaseSecret(s.cp)
 	if secret == "" || reference.Kind != resources.KindSecret || reference.Name != secret {
 		return nil
@@ -40,15 +40,15 @@ func (s *scope) databaseSecretMissing(reference resources.Reference, key string)
 		remedy = "CloudNativePG creates it together with the cluster's database; create the Cluster in this namespace, or correct spec.database.cloudNativePG.clusterName"
 	}
 	if key != "" {
-		return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseSecretMissing,
+		return &framework.Problem{Reason: coderv1alpha1.ReasonDatabaseSecretMissing,
 			Message: fmt.Sprintf("%s has no key %q with the connection URL of the database; add it, or correct the key in the spec", what, key)}
 	}
-	return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseSecretMissing, Message: fmt.Sprintf("%s does not exist: %s", what, remedy)}
+	return &framework.Problem{Reason: coderv1alpha1.ReasonDatabaseSecretMissing, Message: fmt.Sprintf("%s does not exist: %s", what, remedy)}
 }
 
 // databaseTrouble returns a problem if Coder's output shows that it is not ready because of the
 // database.
-func (s *scope) databaseTrouble(words string) *workload.Problem {
+func (s *scope) databaseTrouble(words string) *framework.Problem {
 	found := podproblem.FindDatabase(words)
 	if found == nil {
 		return nil
@@ -58,10 +58,10 @@ func (s *scope) databaseTrouble(words string) *workload.Problem {
 		if wanted := upgrade.Reference(s.cp.Spec.Image); upgrade.Older(wanted, s.cp.Status.Version) {
 			message += "; Coder " + s.cp.Status.Version + " has used this database before"
 		}
-		return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseSchemaNewer, Message: message}
+		return &framework.Problem{Reason: coderv1alpha1.ReasonDatabaseSchemaNewer, Message: message}
 	}
-	return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseUnreachable, Message: fmt.Sprintf(
-		"Coder cannot use its database: %s; %s; the connection URL is %s", workload.Quote(found.Cause), found.Do, s.databaseURL())}
+	return &framework.Problem{Reason: coderv1alpha1.ReasonDatabaseUnreachable, Message: fmt.Sprintf(
+		"Coder cannot use its database: %s; %s; the connection URL is %s", framework.Quote(found.Cause), found.Do, s.databaseURL())}
 }
 
 // databaseURL describes where a user finds the connection URL of the database.
@@ -93,7 +93,7 @@ func (r *Reconciler) sharing(ctx context.Context, cp *coderv1alpha1.CoderControl
 		return nil, nil
 	}
 	all := &coderv1alpha1.CoderControlPlaneList{}
-	if err := r.kit.Client.List(ctx, all, client.InNamespace(cp.Namespace), workload.ReferringTo(resources.KindSecret, secret)); err != nil {
+	if err := r.kit.Client.List(ctx, all, client.InNamespace(cp.Namespace), framework.ReferringTo(resources.KindSecret, secret)); err != nil {
 		return nil, fmt.Errorf("listing the control planes: %w", err)
 	}
 	return slices.DeleteFunc(all.Items, func(other coderv1alpha1.CoderControlPlane) bool {
@@ -123,7 +123,7 @@ func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcil
 func (r *Reconciler) findSharedDatabase(ctx context.Context, s *scope) error {
 	others, err := r.sharing(ctx, s.cp)
 	for i := range others {
-		if workload.Older(&others[i], s.cp) {
+		if framework.Older(&others[i], s.cp) {
 			s.sharedWith = others[i].Name
 		}
 	}
@@ -135,7 +135,7 @@ func (s *scope) databaseExclusive() *metav1.Condition {
 	if s.sharedWith == "" {
 		return nil
 	}
-	return new(workload.ConditionFalse(coderv1alpha1.ConditionDatabaseExclusive, coderv1alpha1.ReasonDatabaseShared, fmt.Sprintf(
+	return new(framework.ConditionFalse(coderv1alpha1.ConditionDatabaseExclusive, coderv1alpha1.ReasonDatabaseShared, fmt.Sprintf(
 		"CoderControlPlane %q uses the same database, %s: both change the same Coder; give each its own database, or delete one of them",
 		s.sharedWith, s.databaseURL())))
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
@@ -55,7 +55,7 @@ type fixture struct {
 // kindList is the set of optional kinds of a cluster.
 type kindList map[schema.GroupVersionKind]bool
 
-// Has implements workload.KindSet.
+// Has implements framework.KindSet.
 func (k kindList) Has(kind schema.GroupVersionKind) bool { return k[kind] }
 
 func newFixture(t testing.TB, objects ...client.Object) *fixture {
@@ -67,7 +67,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 				return &cp.Status.WorkloadStatus
 			},
 			Further: func(b *fake.ClientBuilder) {
-				b.WithIndex(&coderv1alpha1.CoderControlPlane{}, workload.IndexReferences, workload.IndexByReferences(references))
+				b.WithIndex(&coderv1alpha1.CoderControlPlane{}, framework.IndexReferences, framework.IndexByReferences(references))
 			},
 		}),
 		coder: coderdtest.New(t), logs: &fakeLogs{}, reads: &kubetest.Fault{}, kinds: kindList{}, checkAuthor: kubetest.AnyAuthor,
@@ -88,7 +88,7 @@ func (f *fixture) restart() {
 	}
 	live := interceptor.NewClient(f.Cluster, f.readers(false))
 	cached := interceptor.NewClient(f.Cluster, f.readers(true))
-	kit := workload.NewWith(cached, live, f.Events, workload.Options{
+	kit := framework.NewWith(cached, live, f.Events, framework.Options{
 		Clock: f.Clock, Logs: f.logs.Tail, Optional: f.kinds, CheckAuthor: f.checkAuthor, NewClient: connect,
 	})
 	kit.Uncached = live
@@ -168,10 +168,10 @@ func databaseSecret() *corev1.Secret {
 // fakeLogs contains the logs of every container, for the current and the previous container.
 type fakeLogs struct {
 	current, previous string
-	requests          []workload.LogRequest
+	requests          []framework.LogRequest
 }
 
-func (l *fakeLogs) Tail(_ context.Context, request workload.LogRequest) (string, error) {
+func (l *fakeLogs) Tail(_ context.Context, request framework.LogRequest) (string, error) {
 	l.requests = append(l.requests, request)
 	if request.Previous {
 		return l.previous, nil

@@ -16,9 +16,9 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/licensing"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 // defaultLicenseKey is the key of the license in its Secret if the spec names none.
@@ -28,7 +28,7 @@ const defaultLicenseKey = "license"
 // check the license.
 type license struct {
 	// missing is the reason why the license of the spec cannot be read.
-	missing *workload.Problem
+	missing *framework.Problem
 	// result is the state of the licenses in Coder, or nil if it is unknown.
 	result *licensing.Result
 }
@@ -51,7 +51,7 @@ func (r *Reconciler) ensureLicense(ctx context.Context, s *scope) error {
 	})
 	r.kit.TellAll(&s.Pass, result.Events)
 	if err != nil {
-		return workload.Settled(err)
+		return framework.Settled(err)
 	}
 	s.license.result = &result
 	if result.AllowanceErr != nil {
@@ -78,7 +78,7 @@ func (r *Reconciler) readLicense(ctx context.Context, s *scope) (string, error) 
 	err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: ref.Name}, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		s.license.missing = &workload.Problem{Reason: coderv1alpha1.ReasonSecretMissing, Message: fmt.Sprintf(
+		s.license.missing = &framework.Problem{Reason: coderv1alpha1.ReasonSecretMissing, Message: fmt.Sprintf(
 			"Secret %q (spec.licenseSecretRef) does not exist; create it with the license in key %q, or remove licenseSecretRef", ref.Name, key)}
 		return "", nil
 	case err != nil:
@@ -86,7 +86,7 @@ func (r *Reconciler) readLicense(ctx context.Context, s *scope) (string, error) 
 	}
 	text := strings.TrimSpace(string(secret.Data[key]))
 	if text == "" {
-		s.license.missing = &workload.Problem{Reason: coderv1alpha1.ReasonSecretMissing, Message: fmt.Sprintf(
+		s.license.missing = &framework.Problem{Reason: coderv1alpha1.ReasonSecretMissing, Message: fmt.Sprintf(
 			"Secret %q (spec.licenseSecretRef) has no license in key %q; add it, or name the key that holds it", ref.Name, key)}
 	}
 	return text, nil
@@ -97,7 +97,7 @@ func (r *Reconciler) readLicense(ctx context.Context, s *scope) (string, error) 
 func (r *Reconciler) recordLicenses(ctx context.Context, s *scope, own []string) error {
 	base := s.cp.DeepCopy()
 	s.cp.Status.LicenseUUIDs = own
-	if err := r.kit.Client.Status().Patch(ctx, s.cp, workload.LockedPatch(base)); err != nil {
+	if err := r.kit.Client.Status().Patch(ctx, s.cp, framework.LockedPatch(base)); err != nil {
 		s.cp.Status.LicenseUUIDs = base.Status.LicenseUUIDs
 		return fmt.Errorf("writing status.licenseUUIDs: %w", err)
 	}
@@ -168,7 +168,7 @@ func licenseApplied(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *me
 	if !s.licenseAsked() && len(status.LicenseUUIDs) == 0 {
 		return nil
 	}
-	c := workload.ConditionFalse(coderv1alpha1.ConditionLicenseApplied, coderv1alpha1.ReasonPending, "waiting until the operator has access to Coder")
+	c := framework.ConditionFalse(coderv1alpha1.ConditionLicenseApplied, coderv1alpha1.ReasonPending, "waiting until the operator has access to Coder")
 	result := s.license.result
 	switch {
 	case s.accessDisabled():
@@ -181,9 +181,9 @@ func licenseApplied(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *me
 		c.Message = "the license is not checked yet"
 	case result == nil:
 	case result.State == ensure.Ready:
-		c = workload.ConditionTrue(coderv1alpha1.ConditionLicenseApplied, result.Reason, workload.Redact(result.Message))
+		c = framework.ConditionTrue(coderv1alpha1.ConditionLicenseApplied, result.Reason, framework.Redact(result.Message))
 	default:
-		c.Reason, c.Message = result.Reason, workload.Redact(result.Message)
+		c.Reason, c.Message = result.Reason, framework.Redact(result.Message)
 	}
 	return &c
 }
@@ -198,16 +198,16 @@ func highAvailabilityEntitled(s *scope, status *coderv1alpha1.CoderControlPlaneS
 	}
 	switch coderd.Entitlement(status.HighAvailabilityEntitlement) {
 	case coderd.Entitled:
-		return new(workload.ConditionTrue(kind, coderv1alpha1.ReasonEntitled, fmt.Sprintf("the licenses of Coder allow %d replicas", wanted)))
+		return new(framework.ConditionTrue(kind, coderv1alpha1.ReasonEntitled, fmt.Sprintf("the licenses of Coder allow %d replicas", wanted)))
 	case coderd.GracePeriod:
-		return new(workload.ConditionTrue(kind, coderv1alpha1.ReasonLicenseInGracePeriod, fmt.Sprintf(
+		return new(framework.ConditionTrue(kind, coderv1alpha1.ReasonLicenseInGracePeriod, fmt.Sprintf(
 			"%d replicas run in the grace period of an expired license; add a new license (spec.licenseSecretRef), or set spec.replicas to 1", wanted)))
 	case coderd.NotEntitled:
-		return new(workload.ConditionFalse(kind, coderv1alpha1.ReasonNotEntitled, fmt.Sprintf(
+		return new(framework.ConditionFalse(kind, coderv1alpha1.ReasonNotEntitled, fmt.Sprintf(
 			"%d replicas are requested, but no license of this Coder includes the feature %s, so users may be unable to reach their workspaces; "+
 				"add such a license (spec.licenseSecretRef), or set spec.replicas to 1", wanted, coderd.FeatureHighAvailability)))
 	}
-	return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "Coder has not reported yet what its licenses allow"))
+	return new(framework.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "Coder has not reported yet what its licenses allow"))
 }
 
 // besideLicense returns the conditions about the license that do not affect Ready: those of a

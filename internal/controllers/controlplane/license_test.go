@@ -18,12 +18,12 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/access"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/licensing"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 func withLicense(cp *coderv1alpha1.CoderControlPlane) {
@@ -292,7 +292,7 @@ func TestALicenseRollsNoPods(t *testing.T) {
 		return r.Kind == resources.KindSecret && r.Name == "license"
 	}
 	if cp := f.Object(); !slices.ContainsFunc(references(cp), is) ||
-		slices.ContainsFunc(workload.ReferencesOf(resources.ControlPlane(cp, resources.Cluster{})), is) {
+		slices.ContainsFunc(framework.ReferencesOf(resources.ControlPlane(cp, resources.Cluster{})), is) {
 		t.Error("the Secret of the license is watched, and not one of the pods'")
 	}
 }
@@ -420,7 +420,7 @@ func TestTheLicenseInReady(t *testing.T) {
 		"not asked, no access":   {false, disable, "", "Ready", ""},
 		"ours is left, disabled": {false, func(s *scope) { disable(s); s.cp.Status.LicenseUUIDs = []string{"a"} }, "False Disabled", "Ready", ""},
 		"no Secret": {true, func(s *scope) {
-			s.license.missing = &workload.Problem{Reason: "SecretMissing", Message: "m"}
+			s.license.missing = &framework.Problem{Reason: "SecretMissing", Message: "m"}
 			s.license.result = &licensing.Result{}
 		}, "False SecretMissing", "SecretMissing", "Reconciling"},
 	} {

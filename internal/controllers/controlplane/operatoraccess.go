@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/access"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 func (r *Reconciler) accessRequest(s *scope) access.Request {
@@ -38,10 +38,10 @@ func (r *Reconciler) ensureAccess(ctx context.Context, s *scope) error {
 	result, err := r.access.Ensure(ctx, r.accessRequest(s))
 	r.kit.TellAll(&s.Pass, result.Events)
 	if err != nil {
-		return workload.Settled(err)
+		return framework.Settled(err)
 	}
 	s.access = &result
-	return result.NotReady(cmp.Or(result.RequeueAfter, workload.PollInterval))
+	return result.NotReady(cmp.Or(result.RequeueAfter, framework.PollInterval))
 }
 
 // keepService keeps a Service that the spec no longer asks for until the operator's token is
@@ -67,7 +67,7 @@ func (r *Reconciler) revokeDisabled(ctx context.Context, s *scope) error {
 	if err != nil || !held {
 		return err
 	}
-	return workload.Settled(r.revoke(ctx, s, workload.PollInterval))
+	return framework.Settled(r.revoke(ctx, s, framework.PollInterval))
 }
 
 // revoke revokes the operator's access. While that fails, the error waits for the given time.
@@ -99,10 +99,10 @@ func (r *Reconciler) holdsAccess(ctx context.Context, s *scope) (bool, error) {
 }
 
 // revokeOnDeletion revokes the operator's token while the finalizer keeps Coder running. If Coder
-// does not answer, the deletion is delayed until workload.DeletionLimit. The token then remains until it
+// does not answer, the deletion is delayed until framework.DeletionLimit. The token then remains until it
 // expires.
 func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
-	left := s.DeletionTimeLeft(workload.DeletionLimit)
+	left := s.DeletionTimeLeft(framework.DeletionLimit)
 	ours, err := r.serviceIsOurs(ctx, s)
 	switch {
 	case err == nil && !ours:
@@ -112,7 +112,7 @@ func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
 		}
 		return nil
 	case err == nil:
-		try, cancel := context.WithTimeout(ctx, workload.DeletionTry)
+		try, cancel := context.WithTimeout(ctx, framework.DeletionTry)
 		defer cancel()
 		err = r.revoke(try, s, 0)
 	}
@@ -120,10 +120,10 @@ func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if left <= 0 {
-		r.tellSkipped(s, workload.Redact(err.Error()))
+		r.tellSkipped(s, framework.Redact(err.Error()))
 		return nil
 	}
-	return workload.WaitForDeletion(left, err.Error())
+	return framework.WaitForDeletion(left, err.Error())
 }
 
 func (r *Reconciler) serviceIsOurs(ctx context.Context, s *scope) (bool, error) {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // addPod creates the ReplicaSet of a revision and a pod of it.
@@ -165,8 +165,8 @@ func TestPodTrouble(t *testing.T) {
 			if want := c.reason != coderv1alpha1.ReasonProgressing; (f.Events.Count("Warning "+c.reason) == 1) != want {
 				t.Errorf("Events: %q", f.Events.All())
 			}
-			if result.RequeueAfter != workload.PollInterval {
-				t.Errorf("looks again after %v, want %v", result.RequeueAfter, workload.PollInterval)
+			if result.RequeueAfter != framework.PollInterval {
+				t.Errorf("looks again after %v, want %v", result.RequeueAfter, framework.PollInterval)
 			}
 			f.mustNotLeak()
 		})

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // prefixes remembers the first control plane of each namespace. A decision is recorded here under
@@ -88,7 +88,7 @@ func firstOf(cp *coderv1alpha1.CoderControlPlane, all []coderv1alpha1.CoderContr
 		if other.Status.ObjectNamePrefix != nil && *other.Status.ObjectNamePrefix == "" {
 			return other
 		}
-		if undecided(other) && workload.Older(other, first) {
+		if undecided(other) && framework.Older(other, first) {
 			first = other
 		}
 	}
@@ -102,5 +102,5 @@ func undecided(cp *coderv1alpha1.CoderControlPlane) bool {
 
 // invalidName returns why a control plane cannot be created with its name, or an empty string.
 func invalidName(cp *coderv1alpha1.CoderControlPlane) string {
-	return workload.InvalidName(&workload.Pass{Kind: kind(), Workload: resources.ControlPlane(cp, resources.Cluster{})})
+	return framework.InvalidName(&framework.Pass{Kind: kind(), Workload: resources.ControlPlane(cp, resources.Cluster{})})
 }

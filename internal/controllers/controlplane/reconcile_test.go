@@ -21,7 +21,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
@@ -156,7 +156,7 @@ func TestUnreachableCoder(t *testing.T) {
 	f.PodsReady(1)
 	f.Settle()
 	f.coder.Fail(coderdtest.Fault{DropConnection: true})
-	f.Forward(workload.RestInterval)
+	f.Forward(framework.RestInterval)
 
 	result := f.Settle()
 
@@ -167,8 +167,8 @@ func TestUnreachableCoder(t *testing.T) {
 	if !status.OperatorAccessReady || status.OperatorTokenSecretRef == nil || status.Version == "" {
 		t.Errorf("an outage made the operator forget its token or the version: %+v", status)
 	}
-	if result.RequeueAfter != workload.PollInterval {
-		t.Errorf("looks again after %v, want %v", result.RequeueAfter, workload.PollInterval)
+	if result.RequeueAfter != framework.PollInterval {
+		t.Errorf("looks again after %v, want %v", result.RequeueAfter, framework.PollInterval)
 	}
 	if f.Events.Count("Warning Unreachable") != 1 {
 		t.Errorf("Events: %q", f.Events.All())
@@ -192,7 +192,7 @@ func TestHostileCoder(t *testing.T) {
 			f.PodsReady(1)
 			f.Settle()
 			f.coder.Fail(coderdtest.Fault{Hostile: hostile})
-			f.Forward(workload.RestInterval)
+			f.Forward(framework.RestInterval)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			f.Settle()
@@ -233,8 +233,8 @@ func TestCoderIsAskedSoonAgainAfterNewPods(t *testing.T) {
 				t.Errorf("looks again after %v, want %v", result.RequeueAfter, freshInterval)
 			}
 			f.Forward(freshPeriod)
-			if result := f.Settle(); result.RequeueAfter != workload.PollInterval {
-				t.Errorf("later it looks again after %v, want %v", result.RequeueAfter, workload.PollInterval)
+			if result := f.Settle(); result.RequeueAfter != framework.PollInterval {
+				t.Errorf("later it looks again after %v, want %v", result.RequeueAfter, framework.PollInterval)
 			}
 		})
 	}
@@ -249,7 +249,7 @@ func TestATokenThatCoderRefusesIsRenewed(t *testing.T) {
 	f.Get("coder-operator-token", token)
 	old := string(token.Data[coderv1alpha1.SecretKeyToken])
 	f.coder.RevokeToken(old)
-	f.Forward(workload.RestInterval)
+	f.Forward(framework.RestInterval)
 
 	f.Settle()
 
@@ -321,8 +321,8 @@ func TestScaledToZero(t *testing.T) {
 
 // This test only registers the controller. The tests against a real API server cover the watches.
 func TestSetupWithManager(t *testing.T) {
-	mgr := controllertest.OfflineManager(t, workload.CacheOptions())
-	kit, err := workload.New(mgr, workload.Options{})
+	mgr := controllertest.OfflineManager(t, framework.CacheOptions())
+	kit, err := framework.New(mgr, framework.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,20 +15,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/access"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/licensing"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
 // Reconciler reconciles CoderControlPlanes. Use New to create one.
 type Reconciler struct {
-	kit      *workload.Toolkit
+	kit      *framework.Toolkit
 	access   *access.Manager
 	licenses *licensing.Manager
 
@@ -38,7 +38,7 @@ type Reconciler struct {
 }
 
 // New creates the controller. Use SetupWithManager to register it.
-func New(kit *workload.Toolkit) *Reconciler {
+func New(kit *framework.Toolkit) *Reconciler {
 	return &Reconciler{
 		kit:      kit,
 		access:   &access.Manager{Client: kit.Uncached, Clock: kit.Clock, NewClient: kit.NewClient},
@@ -49,11 +49,11 @@ func New(kit *workload.Toolkit) *Reconciler {
 
 // SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	return r.kit.SetUp(ctx, mgr, workload.Registration{
+	return r.kit.SetUp(ctx, mgr, framework.Registration{
 		Kind: kind(), Name: "codercontrolplane", For: &coderv1alpha1.CoderControlPlane{}, References: references, Reconciler: r,
 		Further: func(b *builder.Builder) {
 			// A CoderMirrorState has the namespace and the name of its control plane.
-			b.Watches(&metadatav1alpha1.CoderMirrorState{}, &handler.EnqueueRequestForObject{}).WatchesRawSource(r.refusals.source())
+			b.Watches(&recordsv1alpha1.CoderMirrorState{}, &handler.EnqueueRequestForObject{}).WatchesRawSource(r.refusals.source())
 			b.Watches(&coderv1alpha1.CoderBackup{}, handler.EnqueueRequestsFromMapFunc(upgradeOf))
 			b.Watches(&coderv1alpha1.CoderBackupSchedule{}, handler.EnqueueRequestsFromMapFunc(upgradeOf))
 			b.Watches(&coderv1alpha1.CoderControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.siblings),
@@ -69,7 +69,7 @@ func references(obj client.Object) []resources.Reference {
 	if !ok {
 		return nil
 	}
-	all := workload.ReferencesOf(resources.ControlPlane(cp, resources.Cluster{}))
+	all := framework.ReferencesOf(resources.ControlPlane(cp, resources.Cluster{}))
 	secret := func(name string) {
 		all = append(all, resources.Reference{Kind: resources.KindSecret, Name: name})
 	}
@@ -129,9 +129,9 @@ func recheck(s *scope) time.Duration {
 	case !s.cachedUntil.IsZero():
 		after = s.cachedUntil.Sub(s.Now)
 	case s.access == nil:
-		after = workload.RestInterval
+		after = framework.RestInterval
 	default:
-		after = ensure.Sooner(workload.RestInterval, s.access.RequeueAfter)
+		after = ensure.Sooner(framework.RestInterval, s.access.RequeueAfter)
 	}
 	if result := s.license.result; result != nil {
 		return ensure.Sooner(after, result.RequeueAfter)
@@ -156,32 +156,32 @@ const (
 )
 
 // stepsFor returns the control plane's own steps and those that all kinds share (workload/steps.go).
-func (r *Reconciler) stepsFor(s *scope) []workload.Step {
+func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 	if s.Deleting() {
-		return []workload.Step{
-			workload.NewStep(stepRevoke, s, r.revokeOnDeletion),
-			workload.NewStep(workload.StepOrphaned, &s.Pass, r.kit.FindOrphaned),
-			workload.NewStep(workload.StepWorkspaces, &s.Pass, r.kit.RemoveWorkspaceAccess, workload.StepOrphaned),
-			workload.NewStep(workload.StepRelease, &s.Pass, r.kit.Release, stepRevoke, workload.StepWorkspaces),
+		return []framework.Step{
+			framework.NewStep(stepRevoke, s, r.revokeOnDeletion),
+			framework.NewStep(framework.StepOrphaned, &s.Pass, r.kit.FindOrphaned),
+			framework.NewStep(framework.StepWorkspaces, &s.Pass, r.kit.RemoveWorkspaceAccess, framework.StepOrphaned),
+			framework.NewStep(framework.StepRelease, &s.Pass, r.kit.Release, stepRevoke, framework.StepWorkspaces),
 		}
 	}
 	begin := append(r.kit.Begin(&s.Pass),
-		workload.NewStep(stepShared, s, r.findSharedDatabase, workload.StepFinalizer),
-		workload.NewStep(stepVersion, s, decideVersion, workload.StepFinalizer),
-		workload.NewStep(stepUpgrade, s, r.planUpgrade, workload.StepFinalizer),
-		workload.NewStep(stepRestore, s, r.restoreDatabase, workload.StepFinalizer))
+		framework.NewStep(stepShared, s, r.findSharedDatabase, framework.StepFinalizer),
+		framework.NewStep(stepVersion, s, decideVersion, framework.StepFinalizer),
+		framework.NewStep(stepUpgrade, s, r.planUpgrade, framework.StepFinalizer),
+		framework.NewStep(stepRestore, s, r.restoreDatabase, framework.StepFinalizer))
 	shared := r.kit.Steps(&s.Pass, stepRestore, stepUpgrade)
-	advance := workload.NewStep(stepAdvance, s, r.advanceUpgrade, stepUpgrade, workload.StepDeployment)
+	advance := framework.NewStep(stepAdvance, s, r.advanceUpgrade, stepUpgrade, framework.StepDeployment)
 	if s.accessDisabled() {
-		return slices.Concat(begin, []workload.Step{workload.NewStep(stepKeep, s, r.keepService)}, shared,
-			[]workload.Step{workload.NewStep(stepRevoke, s, r.revokeDisabled, workload.StepService), advance})
+		return slices.Concat(begin, []framework.Step{framework.NewStep(stepKeep, s, r.keepService)}, shared,
+			[]framework.Step{framework.NewStep(stepRevoke, s, r.revokeDisabled, framework.StepService), advance})
 	}
 	return append(slices.Concat(begin, shared),
-		workload.NewStep(stepPrefix, s, r.decidePrefix, workload.StepFinalizer),
-		workload.NewStep(stepMirror, s, r.readMirror, workload.StepFinalizer),
-		workload.NewStep(stepCoder, s, r.askCoder, workload.StepDeployment, workload.StepService),
-		workload.NewStep(stepAccess, s, r.ensureAccess, stepCoder),
-		workload.NewStep(stepLicense, s, r.ensureLicense, stepAccess),
+		framework.NewStep(stepPrefix, s, r.decidePrefix, framework.StepFinalizer),
+		framework.NewStep(stepMirror, s, r.readMirror, framework.StepFinalizer),
+		framework.NewStep(stepCoder, s, r.askCoder, framework.StepDeployment, framework.StepService),
+		framework.NewStep(stepAccess, s, r.ensureAccess, stepCoder),
+		framework.NewStep(stepLicense, s, r.ensureLicense, stepAccess),
 		advance,
 	)
 }
@@ -189,7 +189,7 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 // scope is the state of one reconciliation of one control plane: the object itself and the results
 // of the steps. The status is computed only from the scope.
 type scope struct {
-	workload.Pass
+	framework.Pass
 	// cp is the Object of the pass.
 	cp *coderv1alpha1.CoderControlPlane
 
@@ -209,7 +209,7 @@ type scope struct {
 	// prefix is the prefix of the names of objects, or nil if it is not decided.
 	prefix *string
 	// unread is the mirror's state of a control plane whose objects the aggregated API never had, or nil.
-	unread *metadatav1alpha1.MirrorStateSpec
+	unread *recordsv1alpha1.MirrorStateSpec
 	// incomplete is the number of objects that the aggregated API could not store, or not completely.
 	incomplete int32
 	// quarantined reports that the aggregated API cannot use this Coder, for example because the operator's account no
@@ -217,7 +217,7 @@ type scope struct {
 	quarantined bool
 	// refused says why the pods keep their image, or is nil. versionComes reports that this may end
 	// with Coder's first response.
-	refused      *workload.Problem
+	refused      *framework.Problem
 	versionComes bool
 	// facts and decision are about the image of the spec.
 	facts    upgrade.Facts
@@ -225,17 +225,17 @@ type scope struct {
 	// upgrade is the upgrade that runs or ran last, as it is after this pass, or nil. upgradeProblem is why
 	// it cannot begin.
 	upgrade        *coderv1alpha1.UpgradeStatus
-	upgradeProblem *workload.Problem
+	upgradeProblem *framework.Problem
 	// restore is the Job that restores the database, or nil if none is needed or known. restoreProblem is
 	// why there is none.
-	restore        *workload.JobRun
-	restoreProblem *workload.Problem
+	restore        *framework.JobRun
+	restoreProblem *framework.Problem
 	// sharedWith is the name of an older control plane with the same database, or empty.
 	sharedWith string
 }
 
-func kind() workload.Kind {
-	return workload.Kind{
+func kind() framework.Kind {
+	return framework.Kind{
 		Name: "CoderControlPlane", Noun: "control plane", Finalizer: coderv1alpha1.FinalizerCleanup,
 		OwnerLabel: coderv1alpha1.LabelControlPlane, OwnerNamespaceLabel: coderv1alpha1.LabelControlPlaneNamespace,
 	}
@@ -244,7 +244,7 @@ func kind() workload.Kind {
 func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
 	s := &scope{cp: cp, prefix: cp.Status.ObjectNamePrefix, upgrade: cp.Status.Upgrade.DeepCopy()}
 	s.Pass = r.kit.NewPass(kind(), cp, &cp.Status.WorkloadStatus, resources.ControlPlane(cp, r.kit.Cluster))
-	s.Hooks = workload.Hooks{
+	s.Hooks = framework.Hooks{
 		Unconfigured: s.databaseMissing, Explain: s.databaseTrouble, MissingReference: s.databaseSecretMissing,
 	}
 	return s

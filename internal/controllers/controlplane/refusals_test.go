@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 func coderKey() types.NamespacedName { return types.NamespacedName{Namespace: "coder", Name: "coder"} }
@@ -39,8 +39,8 @@ func TestAWorkingCoderIsAskedOnceAnHour(t *testing.T) {
 	if requests := f.coder.Requests(); requests["GET /api/v2/buildinfo"] != 1 || requests["GET /api/v2/users/{user}"] != 1 {
 		t.Errorf("requests after an hour: %v, want one for the version and one for the token", requests)
 	}
-	if result.RequeueAfter != workload.RestInterval {
-		t.Errorf("it looks again after %v, want %v", result.RequeueAfter, workload.RestInterval)
+	if result.RequeueAfter != framework.RestInterval {
+		t.Errorf("it looks again after %v, want %v", result.RequeueAfter, framework.RestInterval)
 	}
 	if writes := f.TakeWrites(); len(writes) > 0 {
 		t.Errorf("writes: %q", writes)

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
@@ -46,7 +46,7 @@ func (r *Reconciler) restoreDatabase(ctx context.Context, s *scope) error {
 	}
 	switch stop := ensure.Stopped(err); {
 	case stop != nil:
-		s.restoreProblem = &workload.Problem{Reason: stop.Reason, Message: stop.Message}
+		s.restoreProblem = &framework.Problem{Reason: stop.Reason, Message: stop.Message}
 		return err
 	case err != nil:
 		return err
@@ -54,12 +54,12 @@ func (r *Reconciler) restoreDatabase(ctx context.Context, s *scope) error {
 		return nil
 	case s.restore.Ended == batchv1.JobFailed && s.restore.Job.Annotations[annotationGeneration] != job.Annotations[annotationGeneration]:
 		// The change of the spec may have removed the cause. A failed restore has changed nothing.
-		return cmp.Or(r.kit.DeleteJob(ctx, &s.Pass, job.Name), error(ensure.Waits(coderv1alpha1.ReasonRestoreRunning, workload.ConflictInterval, "the restore starts again")))
+		return cmp.Or(r.kit.DeleteJob(ctx, &s.Pass, job.Name), error(ensure.Waits(coderv1alpha1.ReasonRestoreRunning, framework.ConflictInterval, "the restore starts again")))
 	}
 	if s.restore.Ended == batchv1.JobFailed {
 		return ensure.Fails(coderv1alpha1.ReasonRestoreFailed, 0, "the restore failed") // A watch reports if the Job is deleted.
 	}
-	return ensure.Waits(coderv1alpha1.ReasonRestoreRunning, workload.PollInterval, "the database is not restored")
+	return ensure.Waits(coderv1alpha1.ReasonRestoreRunning, framework.PollInterval, "the database is not restored")
 }
 
 // restoreSource returns the backup of the spec, or nil.
@@ -97,7 +97,7 @@ func (r *Reconciler) restoreJob(ctx context.Context, s *scope, from *coderv1alph
 	}
 	if s.Current != nil {
 		if own, err := r.kit.OwnJob(ctx, &s.Pass, job.Name); own == nil {
-			return nil, cmp.Or(err, error(ensure.Fails(coderv1alpha1.ReasonDatabaseNotEmpty, workload.RetryInterval,
+			return nil, cmp.Or(err, error(ensure.Fails(coderv1alpha1.ReasonDatabaseNotEmpty, framework.RetryInterval,
 				"spec.bootstrap restores a backup before Coder starts for the first time, and Deployment %q exists already: remove the field, or create a new CoderControlPlane with an empty database", s.Current.Name)))
 		}
 	}
@@ -116,16 +116,16 @@ func (r *Reconciler) completeBackup(ctx context.Context, namespace, name string)
 	const reason = coderv1alpha1.ReasonBackupUnavailable
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, ensure.Waits(reason, workload.PollInterval,
+		return nil, ensure.Waits(reason, framework.PollInterval,
 			"there is no CoderBackup %q in namespace %q; create it, or use spec.bootstrap.fromBackup.files for files of another cluster", name, namespace)
 	case err != nil:
 		return nil, fmt.Errorf("reading CoderBackup %q: %w", name, err)
 	case !backup.DeletionTimestamp.IsZero():
-		return nil, ensure.Fails(reason, workload.RetryInterval, "CoderBackup %q is being deleted", name)
+		return nil, ensure.Fails(reason, framework.RetryInterval, "CoderBackup %q is being deleted", name)
 	case backup.Status.Phase == coderv1alpha1.BackupFailed:
-		return nil, ensure.Fails(reason, workload.RetryInterval, "CoderBackup %q has failed, so there is nothing to restore", name)
+		return nil, ensure.Fails(reason, framework.RetryInterval, "CoderBackup %q has failed, so there is nothing to restore", name)
 	case backup.Status.Phase != coderv1alpha1.BackupCompleted:
-		return nil, ensure.Waits(reason, workload.PollInterval, "waiting until CoderBackup %q is complete", name)
+		return nil, ensure.Waits(reason, framework.PollInterval, "waiting until CoderBackup %q is complete", name)
 	}
 	return backup, nil
 }
@@ -150,16 +150,16 @@ func setRestore(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 func databaseRestored(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *metav1.Condition {
 	const kind = coderv1alpha1.ConditionDatabaseRestored
 	no := func(reason, message string) *metav1.Condition {
-		return new(workload.ConditionFalse(kind, reason, message))
+		return new(framework.ConditionFalse(kind, reason, message))
 	}
 	switch run := s.restore; {
 	case s.restoreSource() == nil:
 		return nil
 	case status.Restore != nil:
-		return new(workload.ConditionTrue(kind, coderv1alpha1.ReasonRestored, fmt.Sprintf("the database was restored from the backup %q of Coder %s",
+		return new(framework.ConditionTrue(kind, coderv1alpha1.ReasonRestored, fmt.Sprintf("the database was restored from the backup %q of Coder %s",
 			status.Restore.Backup, cmp.Or(status.Restore.CoderVersion, "of an unknown version"))))
 	case s.restoreProblem != nil:
-		return no(s.restoreProblem.Reason, workload.Redact(s.restoreProblem.Message))
+		return no(s.restoreProblem.Reason, framework.Redact(s.restoreProblem.Message))
 	case run == nil:
 		return no(coderv1alpha1.ReasonRestoreRunning, "the database is not restored yet")
 	case run.Ended == batchv1.JobFailed:

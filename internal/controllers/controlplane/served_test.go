@@ -6,17 +6,17 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 // TestServedWaitsForTheFirstRead checks that Served and Ready wait until the aggregated API has read the
 // objects, and that a control plane that was served stays Ready if the mirror starts again.
 func TestServedWaitsForTheFirstRead(t *testing.T) {
-	state := &metadatav1alpha1.CoderMirrorState{
+	state := &recordsv1alpha1.CoderMirrorState{
 		ObjectMeta: metav1.ObjectMeta{Namespace: coderKey().Namespace, Name: coderKey().Name},
-		Spec:       metadatav1alpha1.MirrorStateSpec{State: "Syncing", Message: "Coder has 60000 workspaces"},
+		Spec:       recordsv1alpha1.MirrorStateSpec{State: "Syncing", Message: "Coder has 60000 workspaces"},
 	}
 	f := newFixture(t, newControlPlane(), databaseSecret(), state)
 	f.Settle()
@@ -53,16 +53,16 @@ func TestServedWaitsForTheFirstRead(t *testing.T) {
 		}
 	}
 	seen(false)
-	f.Forward(workload.RestInterval)
+	f.Forward(framework.RestInterval)
 	seen(false)
 }
 
 // TestAQuarantineVerifiesTheTokenAgain checks that the control plane reports within one pass that the operator's account
 // has lost the role owner, if the aggregated API notices that objects are missing, and that it recovers.
 func TestAQuarantineVerifiesTheTokenAgain(t *testing.T) {
-	state := &metadatav1alpha1.CoderMirrorState{
+	state := &recordsv1alpha1.CoderMirrorState{
 		ObjectMeta: metav1.ObjectMeta{Namespace: coderKey().Namespace, Name: coderKey().Name},
-		Spec:       metadatav1alpha1.MirrorStateSpec{State: "Ready", Seen: true, ControlPlaneUID: "cp-uid"},
+		Spec:       recordsv1alpha1.MirrorStateSpec{State: "Ready", Seen: true, ControlPlaneUID: "cp-uid"},
 	}
 	f := newFixture(t, newControlPlane(), databaseSecret(), state)
 	f.Settle()
@@ -82,7 +82,7 @@ func TestAQuarantineVerifiesTheTokenAgain(t *testing.T) {
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonTokenRefused)
 
 	f.coder.EditUser(operator, "", false, "owner")
-	f.Forward(workload.RestInterval)
+	f.Forward(framework.RestInterval)
 	f.Settle()
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }

@@ -9,12 +9,12 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
@@ -23,17 +23,17 @@ import (
 // to a token that no result contradicts, the last known licenses and grants, and the transition times.
 func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	status := *s.cp.Status.DeepCopy()
-	if s.ServiceForeign || workload.InvalidName(&s.Pass) != "" {
+	if s.ServiceForeign || framework.InvalidName(&s.Pass) != "" {
 		status.URL, status.AccessURL = "", ""
 	} else {
 		status.URL = s.url()
 		// Without the names from spec.envFrom the access URL is unknown, and another one would roll the pods of all proxies.
-		if !s.Deleting() && s.Outcome.Succeeded(workload.StepReferences) {
+		if !s.Deleting() && s.Outcome.Succeeded(framework.StepReferences) {
 			status.AccessURL = resources.AccessURL(s.Workload)
 		}
 	}
 	// While pods of two versions run, the newer one has migrated the database.
-	if s.build != nil && (!upgrade.Older(s.build.Version, status.Version) || workload.RolledOut(s.Deployment)) {
+	if s.build != nil && (!upgrade.Older(s.build.Version, status.Version) || framework.RolledOut(s.Deployment)) {
 		status.Version = s.build.Version
 	}
 	if image := runningImage(s); image != "" {
@@ -60,14 +60,14 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 func runningImage(s *scope) string {
 	d := s.Deployment
 	answers := s.build != nil || s.accessDisabled()
-	if d == nil || s.DeploymentForeign || !answers || !workload.Serves(d) {
+	if d == nil || s.DeploymentForeign || !answers || !framework.Serves(d) {
 		return ""
 	}
 	return resources.ImageOf(s.Workload, &d.Spec.Template)
 }
 
-func summary(s *scope, parts []metav1.Condition) workload.Summary {
-	sum := workload.Summary{
+func summary(s *scope, parts []metav1.Condition) framework.Summary {
+	sum := framework.Summary{
 		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionDatabaseExclusive,
 			coderv1alpha1.ConditionVersionSupported),
 		Works: "Coder runs, and the operator has access to it",
@@ -88,7 +88,7 @@ func summary(s *scope, parts []metav1.Condition) workload.Summary {
 		sum.Beside = append(sum.Beside, coderv1alpha1.ConditionServed)
 	}
 	if err := s.Outcome.Failed[stepRevoke]; err != nil {
-		sum.Deleting = workload.UntilDeleted("its token is revoked in Coder", err.Error())
+		sum.Deleting = framework.UntilDeleted("its token is revoked in Coder", err.Error())
 	}
 	return sum
 }
@@ -131,13 +131,13 @@ func setEverServed(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 // partsOf returns the conditions from which Ready is derived, and those that do not affect it. A
 // condition may depend on those before it.
 func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.Condition {
-	if workload.InvalidName(&s.Pass) != "" {
+	if framework.InvalidName(&s.Pass) != "" {
 		return []metav1.Condition{s.ResourcesApplied()}
 	}
 	if s.Deleting() {
 		return nil
 	}
-	return workload.Parts(databaseRestored(s, status), new(s.ResourcesApplied()), versionAllowed(s), s.upgraded(), versionSupported(s, status), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
+	return framework.Parts(databaseRestored(s, status), new(s.ResourcesApplied()), versionAllowed(s), s.upgraded(), versionSupported(s, status), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
 		s.databaseExclusive(), licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported())
 }
 
@@ -145,37 +145,37 @@ func coderReachable(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionCoderReachable
 	switch {
 	case s.accessDisabled():
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonDisabled,
+		return framework.ConditionUnknown(kind, coderv1alpha1.ReasonDisabled,
 			"spec.operatorAccess.disabled is set, so the operator does not call Coder")
 	case s.build != nil:
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonReachable, fmt.Sprintf("Coder %s answers at %s", s.build.Version, s.url()))
+		return framework.ConditionTrue(kind, coderv1alpha1.ReasonReachable, fmt.Sprintf("Coder %s answers at %s", s.build.Version, s.url()))
 	case s.coderErr != nil && s.justReady && coderd.IsUnreachable(s.coderErr):
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "the pods are ready; waiting until the Service routes to them")
+		return framework.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "the pods are ready; waiting until the Service routes to them")
 	case s.coderErr != nil:
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonUnreachable, workload.Redact(s.coderErr.Error())+
+		return framework.ConditionFalse(kind, coderv1alpha1.ReasonUnreachable, framework.Redact(s.coderErr.Error())+
 			"; see the log of Coder, and check that NetworkPolicies allow the operator to reach its pods")
 	case s.ServiceForeign, s.DeploymentForeign:
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked,
+		return framework.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked,
 			"not checked, because the Service or the Deployment belongs to another owner; see the condition ResourcesApplied")
 	case s.Wanted() == 0:
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonScaledToZero, "Coder is scaled to 0, so no pod responds")
+		return framework.ConditionUnknown(kind, coderv1alpha1.ReasonScaledToZero, "Coder is scaled to 0, so no pod responds")
 	}
-	return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting until a pod of Coder is ready")
+	return framework.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting until a pod of Coder is ready")
 }
 
 func operatorAccess(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionOperatorAccess
 	switch {
 	case s.accessDisabled() && s.access != nil && s.access.State != ensure.Ready:
-		return workload.ConditionFalse(kind, s.access.Reason, "the operator's token is not revoked yet: "+workload.Redact(s.access.Message))
+		return framework.ConditionFalse(kind, s.access.Reason, "the operator's token is not revoked yet: "+framework.Redact(s.access.Message))
 	case s.accessDisabled():
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
+		return framework.ConditionFalse(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
 	case s.access == nil:
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting until Coder responds")
+		return framework.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting until Coder responds")
 	case s.access.State == ensure.Ready:
-		return workload.ConditionTrue(kind, s.access.Reason, workload.Redact(s.access.Message))
+		return framework.ConditionTrue(kind, s.access.Reason, framework.Redact(s.access.Message))
 	}
-	return workload.ConditionFalse(kind, s.access.Reason, workload.Redact(s.access.Message))
+	return framework.ConditionFalse(kind, s.access.Reason, framework.Redact(s.access.Message))
 }
 
 // readMirror reads whether the aggregated API has the objects of the control plane, and whether it is quarantined. Without a
@@ -183,7 +183,7 @@ func operatorAccess(s *scope) metav1.Condition {
 // CoderMirrorState may be that of an earlier control plane of the same name. A control plane that was
 // served stays served while Coder or the aggregated API does not respond.
 func (r *Reconciler) readMirror(ctx context.Context, s *scope) error {
-	state := &metadatav1alpha1.CoderMirrorState{}
+	state := &recordsv1alpha1.CoderMirrorState{}
 	err := r.kit.Client.Get(ctx, client.ObjectKeyFromObject(s.cp), state)
 	uid := state.Spec.ControlPlaneUID
 	other := uid != "" && uid != s.cp.UID
@@ -202,20 +202,20 @@ func served(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) metav1.Cond
 	const kind = coderv1alpha1.ConditionServed
 	switch {
 	case s.accessDisabled():
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
+		return framework.ConditionFalse(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
 	case status.ObjectNamePrefix == nil:
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "waiting until status.objectNamePrefix is set")
+		return framework.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "waiting until status.objectNamePrefix is set")
 	case !status.OperatorAccessReady:
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "waiting for the operator's access to Coder; see the condition OperatorAccess")
+		return framework.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "waiting for the operator's access to Coder; see the condition OperatorAccess")
 	case s.unread != nil:
 		message := "waiting until the aggregated API has read the templates and workspaces for the first time"
 		if s.unread.Message != "" {
-			message += ": " + workload.Redact(s.unread.Message)
+			message += ": " + framework.Redact(s.unread.Message)
 		}
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, message)
+		return framework.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, message)
 	case *status.ObjectNamePrefix == "":
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonServed, "templates and workspaces are served; their names have no prefix")
+		return framework.ConditionTrue(kind, coderv1alpha1.ReasonServed, "templates and workspaces are served; their names have no prefix")
 	}
-	return workload.ConditionTrue(kind, coderv1alpha1.ReasonServed,
+	return framework.ConditionTrue(kind, coderv1alpha1.ReasonServed,
 		fmt.Sprintf("templates and workspaces are served; their names have the prefix %q", *status.ObjectNamePrefix))
 }

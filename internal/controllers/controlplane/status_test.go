@@ -15,10 +15,10 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/access"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // working returns the scope of a pass in which everything works.
@@ -27,7 +27,7 @@ func working() *scope {
 	cp.Status.ObjectNamePrefix = ptr.To("")
 	expires := time.Date(2026, 11, 27, 12, 0, 0, 123, time.UTC)
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	kit := workload.NewWith(nil, nil, nil, workload.Options{Clock: clocktesting.NewFakePassiveClock(now)})
+	kit := framework.NewWith(nil, nil, nil, framework.Options{Clock: clocktesting.NewFakePassiveClock(now)})
 	s := New(kit).newScope(cp)
 	s.Deployment = &appsv1.Deployment{Status: appsv1.DeploymentStatus{
 		Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
@@ -55,13 +55,13 @@ func TestReadyIsDerivedFromItsParts(t *testing.T) {
 	}{
 		"everything works": {func(*scope) {}, coderv1alpha1.ReasonReady, ""},
 		"an object is someone else's": {func(s *scope) {
-			s.Problems = []workload.Problem{{Reason: coderv1alpha1.ReasonNotOwned, Message: "no"}}
+			s.Problems = []framework.Problem{{Reason: coderv1alpha1.ReasonNotOwned, Message: "no"}}
 		}, coderv1alpha1.ReasonNotOwned, coderv1alpha1.ConditionStalled},
 		"the API server does not answer": {func(s *scope) {
-			s.Problems = []workload.Problem{{Reason: coderv1alpha1.ReasonApplyFailed, Message: "no"}}
+			s.Problems = []framework.Problem{{Reason: coderv1alpha1.ReasonApplyFailed, Message: "no"}}
 		}, coderv1alpha1.ReasonApplyFailed, coderv1alpha1.ConditionReconciling},
 		"an object is not applied yet": {func(s *scope) {
-			s.Outcome.Skipped = map[string]string{workload.StepDeployment: workload.StepReferences}
+			s.Outcome.Skipped = map[string]string{framework.StepDeployment: framework.StepReferences}
 		}, coderv1alpha1.ReasonReconciling, coderv1alpha1.ConditionReconciling},
 		"a rollout goes on": {func(s *scope) {
 			s.Deployment.Status.Replicas, s.Deployment.Status.UpdatedReplicas = 2, 1
@@ -87,14 +87,14 @@ func TestReadyIsDerivedFromItsParts(t *testing.T) {
 			s.access = &access.Result{Result: ensure.Result{State: ensure.Failed, Reason: coderv1alpha1.ReasonCredentialsRefused}}
 		}, coderv1alpha1.ReasonCredentialsRefused, coderv1alpha1.ConditionStalled},
 		"workspace rights do not count": {func(s *scope) {
-			s.Grants = []workload.Problem{{Reason: coderv1alpha1.ReasonGrantForbidden, Message: "no"}}
+			s.Grants = []framework.Problem{{Reason: coderv1alpha1.ReasonGrantForbidden, Message: "no"}}
 		}, coderv1alpha1.ReasonReady, ""},
 		"being served does not count": {func(s *scope) {
 			s.prefix = nil
 		}, coderv1alpha1.ReasonReady, ""},
 		"the Gateway API is asked for and missing": {func(s *scope) {
 			s.cp.Spec.Expose = &coderv1alpha1.ExposeSpec{Gateway: &coderv1alpha1.GatewaySpec{Host: "x"}}
-			s.Exposure = &workload.Problem{Reason: coderv1alpha1.ReasonKindMissing, Message: "no"}
+			s.Exposure = &framework.Problem{Reason: coderv1alpha1.ReasonKindMissing, Message: "no"}
 		}, coderv1alpha1.ReasonKindMissing, coderv1alpha1.ConditionReconciling},
 		"a license is asked for": {func(s *scope) {
 			s.cp.Spec.LicenseSecretRef = &coderv1alpha1.SecretKeyReference{Name: "license"}

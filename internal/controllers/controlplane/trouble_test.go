@@ -17,7 +17,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
@@ -107,7 +107,7 @@ func TestAnyAnswerOfCoder(t *testing.T) {
 		"set up": {fresh: true, spec: withLicense, act: func(*licensedFixture) {}},
 		"at rest": {spec: withLicense, act: func(f *licensedFixture) {
 			f.license("second")
-			f.Forward(workload.RestInterval)
+			f.Forward(framework.RestInterval)
 		}},
 	} {
 		undisturbed := s.play(t, 0)
@@ -158,7 +158,7 @@ func badAnswer(t *testing.T, s scenario, answer coderdtest.Fault, want string) {
 	}
 	f.mustNotLeak()
 	f.coder.ClearFaults()
-	f.Forward(workload.RestInterval)
+	f.Forward(framework.RestInterval)
 	f.live()
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 	if diff := cmp.Diff(want, f.picture(f.licenses)); diff != "" {

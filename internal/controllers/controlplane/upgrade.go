@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
@@ -68,7 +68,7 @@ func (r *Reconciler) planUpgrade(ctx context.Context, s *scope) error {
 
 func staleUpgrade(s *scope) error {
 	s.upgrade = s.cp.Status.Upgrade.DeepCopy()
-	return ensure.Waits(coderv1alpha1.ReasonReconciling, workload.ConflictInterval, "the cache is older than the control plane")
+	return ensure.Waits(coderv1alpha1.ReasonReconciling, framework.ConflictInterval, "the cache is older than the control plane")
 }
 
 // runs reports whether an upgrade has no result yet.
@@ -149,7 +149,7 @@ func (r *Reconciler) advanceUpgrade(ctx context.Context, s *scope) error {
 	var err error
 	phase := u.Phase
 	if before := s.cp.Status.Upgrade; before == nil || !before.StartedAt.Equal(&u.StartedAt) {
-		return ensure.Waits(coderv1alpha1.ReasonReconciling, workload.ConflictInterval, "the upgrade begins")
+		return ensure.Waits(coderv1alpha1.ReasonReconciling, framework.ConflictInterval, "the upgrade begins")
 	}
 	switch phase {
 	case coderv1alpha1.UpgradeChecking:
@@ -176,9 +176,9 @@ func (r *Reconciler) advanceUpgrade(ctx context.Context, s *scope) error {
 	case err != nil:
 		return err
 	case u.Phase != phase:
-		return ensure.Waits(coderv1alpha1.ReasonReconciling, workload.ConflictInterval, "the upgrade goes on")
+		return ensure.Waits(coderv1alpha1.ReasonReconciling, framework.ConflictInterval, "the upgrade goes on")
 	case runs(u):
-		return ensure.Waits(coderv1alpha1.ReasonReconciling, workload.PollInterval, "the upgrade is in the phase %s", phase)
+		return ensure.Waits(coderv1alpha1.ReasonReconciling, framework.PollInterval, "the upgrade is in the phase %s", phase)
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (s *scope) enterPhase(phase coderv1alpha1.UpgradePhase) {
 // note adds a sentence to the message of the upgrade.
 func (s *scope) note(format string, args ...any) {
 	u := s.upgrade
-	u.Message = strings.TrimPrefix(u.Message+"; "+workload.Redact(fmt.Sprintf(format, args...)), "; ")
+	u.Message = strings.TrimPrefix(u.Message+"; "+framework.Redact(fmt.Sprintf(format, args...)), "; ")
 }
 
 // phaseLasted reports whether the current phase is older than a limit.
@@ -211,7 +211,7 @@ func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 	}
 	backup := upgrade.PolicyOf(s.cp).Backup
 	if schedule == nil && backup == coderv1alpha1.UpgradeBackupRequired {
-		s.upgradeProblem = &workload.Problem{Reason: coderv1alpha1.ReasonBackupUnavailable, Message: fmt.Sprintf(
+		s.upgradeProblem = &framework.Problem{Reason: coderv1alpha1.ReasonBackupUnavailable, Message: fmt.Sprintf(
 			"spec.upgrade.backup is Required, and no CoderBackupSchedule in namespace %q names the control plane; the pods keep the image %q; create one, which may be suspended, or set another value",
 			s.cp.Namespace, s.upgrade.FromImage)}
 		return nil
@@ -223,7 +223,7 @@ func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 			return err
 		}
 		if dirty {
-			s.upgradeProblem = &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseUnsuitable, Message: fmt.Sprintf(
+			s.upgradeProblem = &framework.Problem{Reason: coderv1alpha1.ReasonDatabaseUnsuitable, Message: fmt.Sprintf(
 				"a migration of Coder has failed half way (%d dirty in table schema_migrations), so the image %q is not started; restore a backup, or repair the database",
 				s.upgrade.SchemaBefore, s.upgrade.ToImage)}
 			s.upgrade.SchemaBefore = 0
@@ -297,7 +297,7 @@ func (r *Reconciler) schemaVersion(ctx context.Context, s *scope, backup *coderv
 	case s.phaseLasted(schemaLimit):
 		return 0, false, fmt.Sprintf("Job %q has not ended within %s", job.Name, schemaLimit), nil
 	}
-	return 0, false, "", ensure.Waits(coderv1alpha1.ReasonReconciling, workload.PollInterval, "Job %q reads the version of the schema", job.Name)
+	return 0, false, "", ensure.Waits(coderv1alpha1.ReasonReconciling, framework.PollInterval, "Job %q reads the version of the schema", job.Name)
 }
 
 // podsGone reports whether no pod of Coder uses the database. late is a pod that did not stop in time, one of
@@ -329,7 +329,7 @@ func (r *Reconciler) awaitStop(ctx context.Context, s *scope) error {
 		s.note("pod %q does not stop; see its node, or delete it; nothing was changed", late.Name)
 		s.enterPhase(coderv1alpha1.UpgradeReverting)
 	case late != nil:
-		s.upgradeProblem = &workload.Problem{Reason: coderv1alpha1.ReasonUpgradeStopping, Message: fmt.Sprintf(
+		s.upgradeProblem = &framework.Problem{Reason: coderv1alpha1.ReasonUpgradeStopping, Message: fmt.Sprintf(
 			"pod %q of an earlier attempt does not stop, and may migrate the database, so no other pod starts; see its node, or delete it", late.Name)}
 	case !gone:
 	case s.upgrade.Backup == "":
@@ -398,7 +398,7 @@ func (r *Reconciler) createBackup(ctx context.Context, s *scope) error {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), err != nil && s.phaseLasted(upgradePatience):
 		s.backupFailed("CoderBackup %q cannot be created: %v", backup.Name, err)
 	case err != nil:
-		return workload.Settled(fmt.Errorf("creating CoderBackup %q: %w", backup.Name, err))
+		return framework.Settled(fmt.Errorf("creating CoderBackup %q: %w", backup.Name, err))
 	}
 	return nil
 }
@@ -490,7 +490,7 @@ func (s *scope) upgradeStalled() bool {
 }
 
 // revertTrouble returns why the old image does not start again, or nil.
-func (s *scope) revertTrouble() *workload.Problem {
+func (s *scope) revertTrouble() *framework.Problem {
 	if s.upgrade.Phase != coderv1alpha1.UpgradeReverting || !s.phaseLasted(upgradePatience) {
 		return nil
 	}
@@ -506,10 +506,10 @@ func (s *scope) upgraded() *metav1.Condition {
 	to := upgrade.Reference(u.ToImage)
 	if u.Phase == coderv1alpha1.UpgradeCompleted {
 		message := fmt.Sprintf("Coder was upgraded from %s to %s", u.FromVersion, to)
-		return new(workload.ConditionTrue(coderv1alpha1.ConditionUpgraded, coderv1alpha1.ReasonUpgradeCompleted, s.withNote(message)))
+		return new(framework.ConditionTrue(coderv1alpha1.ConditionUpgraded, coderv1alpha1.ReasonUpgradeCompleted, s.withNote(message)))
 	}
 	if problem := s.upgradeProblem; problem != nil {
-		return new(workload.ConditionFalse(coderv1alpha1.ConditionUpgraded, problem.Reason, problem.Message))
+		return new(framework.ConditionFalse(coderv1alpha1.ConditionUpgraded, problem.Reason, problem.Message))
 	}
 	reason, message := "", ""
 	switch u.Phase {
@@ -534,7 +534,7 @@ func (s *scope) upgraded() *metav1.Condition {
 	case coderv1alpha1.UpgradeFailed:
 		reason, message = coderv1alpha1.ReasonUpgradeFailed, fmt.Sprintf("Coder %s does not work, and the image stays; ", to)+s.wayBack()
 	}
-	return new(workload.ConditionFalse(coderv1alpha1.ConditionUpgraded, reason, s.withNote(message)))
+	return new(framework.ConditionFalse(coderv1alpha1.ConditionUpgraded, reason, s.withNote(message)))
 }
 
 func (s *scope) withNote(message string) string {

@@ -9,9 +9,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
@@ -28,19 +28,19 @@ func decideVersion(_ context.Context, s *scope) error {
 		}
 		// These pods were not asked yet: the Deployment was taken over, or the operator was away while they
 		// became ready. status.version is that of other pods.
-		if facts.Image != s.cp.Status.Image && workload.Serves(d) {
+		if facts.Image != s.cp.Status.Image && framework.Serves(d) {
 			facts.Running, s.versionComes = upgrade.Reference(facts.Image), !s.accessDisabled()
 		}
-		s.Workload.StopFirst = workload.StopsFirst(d)
+		s.Workload.StopFirst = framework.StopsFirst(d)
 	}
 	s.facts, s.decision = facts, upgrade.Decide(facts)
 	if s.decision.Reason == "" {
 		return nil
 	}
-	s.refused = &workload.Problem{Reason: s.decision.Reason, Message: workload.Redact(s.decision.Message)}
+	s.refused = &framework.Problem{Reason: s.decision.Reason, Message: framework.Redact(s.decision.Message)}
 	s.Workload.HeldImage = facts.Image
 	if s.versionComes {
-		return ensure.Waits(s.decision.Reason, workload.PollInterval, "waiting until Coder tells its version")
+		return ensure.Waits(s.decision.Reason, framework.PollInterval, "waiting until Coder tells its version")
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func versionAllowed(s *scope) *metav1.Condition {
 	if s.refused == nil {
 		return nil
 	}
-	return new(workload.ConditionFalse(coderv1alpha1.ConditionVersionAllowed, s.refused.Reason, s.refused.Message))
+	return new(framework.ConditionFalse(coderv1alpha1.ConditionVersionAllowed, s.refused.Reason, s.refused.Message))
 }
 
 // versionSupported returns the condition about the version that Coder reported last. A proxy or a
@@ -67,8 +67,8 @@ func versionSupported(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *
 		return nil
 	}
 	supported, reason, message := upgrade.Supported(facts.Running)
-	if image := upgrade.Reference(facts.Image); s.build != nil && s.Deployment != nil && workload.Serves(s.Deployment) && upgrade.Differ(image, facts.Running) {
+	if image := upgrade.Reference(facts.Image); s.build != nil && s.Deployment != nil && framework.Serves(s.Deployment) && upgrade.Differ(image, facts.Running) {
 		message += fmt.Sprintf("; the pods have the image %s: if that is a version of Coder, something else answers at %s", image, s.url())
 	}
-	return new(workload.NewCondition(coderv1alpha1.ConditionVersionSupported, supported, reason, workload.Redact(message)))
+	return new(framework.NewCondition(coderv1alpha1.ConditionVersionSupported, supported, reason, framework.Redact(message)))
 }

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
@@ -220,11 +220,11 @@ func TestRightsThatAreNotMeantAnyMoreGo(t *testing.T) {
 
 func TestOwnerByLabels(t *testing.T) {
 	role := resources.WorkspaceRole(resources.ControlPlane(newControlPlane(), resources.Cluster{}), "work")
-	requests := workload.OwnerByLabels(kind())(t.Context(), role)
+	requests := framework.OwnerByLabels(kind())(t.Context(), role)
 	if len(requests) != 1 || requests[0].String() != "coder/coder" {
 		t.Errorf("a change of the Role reconciles %v, want coder/coder", requests)
 	}
-	if got := workload.OwnerByLabels(kind())(t.Context(), &rbacv1.Role{}); got != nil {
+	if got := framework.OwnerByLabels(kind())(t.Context(), &rbacv1.Role{}); got != nil {
 		t.Errorf("a Role without labels reconciles %v", got)
 	}
 }

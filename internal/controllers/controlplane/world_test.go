@@ -26,7 +26,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 // world does the work of Kubernetes' controllers and the kubelet, and reports whether there was
@@ -216,8 +216,8 @@ func (f *fixture) letsIn(email, password string) bool {
 
 // gatewayAndMonitoring adds the optional kinds to the cluster.
 func (f *fixture) gatewayAndMonitoring() {
-	f.kinds[workload.HTTPRouteKind()] = true
-	f.kinds[workload.ServiceMonitorKind()] = true
+	f.kinds[framework.HTTPRouteKind()] = true
+	f.kinds[framework.ServiceMonitorKind()] = true
 }
 
 func secretOf(name string, data map[string]string) *corev1.Secret {

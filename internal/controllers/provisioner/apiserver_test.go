@@ -18,7 +18,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -34,8 +34,8 @@ func newAPIServer(t *testing.T) *apiServer {
 	config := kubetest.Shared(t, controllertest.CRDs)
 	a := &apiServer{controllertest.NewAPIServer(t, config, kubetest.Namespace(t, config)), coderdtest.New(t, coderdtest.WithLicensing())}
 	a.coder.SetFeature(feature, "entitled")
-	a.Run(workload.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
-		kit, err := workload.New(mgr, workload.Options{CheckAuthor: kubetest.AnyAuthor})
+	a.Run(framework.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
+		kit, err := framework.New(mgr, framework.Options{CheckAuthor: kubetest.AnyAuthor})
 		a.Must(err)
 		r := New(kit, func(types.NamespacedName) {})
 		return r.SetupWithManager(ctx, mgr)

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // stopMargin is added to the grace period, because the kubelet may need longer to stop a pod.
@@ -32,12 +32,12 @@ func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 	case left <= 0:
 		return nil
 	case err != nil:
-		return workload.Settled(err)
+		return framework.Settled(err)
 	case len(pods) == 0, s.coderIsGone():
 		return nil
 	}
 	s.waits = "until the pods have finished their jobs, for at most their termination grace period"
-	return workload.WaitForDeletion(left, s.waits)
+	return framework.WaitForDeletion(left, s.waits)
 }
 
 func (r *Reconciler) podsToStop(ctx context.Context, s *scope) ([]corev1.Pod, error) {
@@ -54,7 +54,7 @@ func (s *scope) coderIsGone() bool {
 // deleteDeployment deletes the Deployment before the other children. If the workload name is
 // invalid, which an annotation can cause, no Deployment can exist.
 func (r *Reconciler) deleteDeployment(ctx context.Context, s *scope) error {
-	if workload.InvalidName(&s.Pass) != "" {
+	if framework.InvalidName(&s.Pass) != "" {
 		return nil
 	}
 	d, err := s.OwnDeployment(ctx, r.kit.Live)
@@ -82,10 +82,10 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 	left := r.withdrawalLeft(s)
 	switch {
 	case err != nil && left > 0:
-		return workload.Settled(err)
+		return framework.Settled(err)
 	case err != nil:
 		r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonProvisionerKeyLeftBehind,
-			"the provisioner keys could not be deleted; delete them in Coder: "+workload.Redact(err.Error()))
+			"the provisioner keys could not be deleted; delete them in Coder: "+framework.Redact(err.Error()))
 		return nil
 	case len(result.Left) == 0:
 		return nil
@@ -93,17 +93,17 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 		r.kit.TellAll(&s.Pass, r.keys.Abandon(r.keyRequest(s), result.Left, result.Key.Message))
 		return nil
 	}
-	s.waits = workload.UntilDeleted("its key is deleted in Coder", result.Key.Message)
-	return workload.WaitForDeletion(left, s.waits)
+	s.waits = framework.UntilDeleted("its key is deleted in Coder", result.Key.Message)
+	return framework.WaitForDeletion(left, s.waits)
 }
 
-// withdrawalLeft returns the time until deleting the keys is given up: workload.DeletionLimit after this process saw
+// withdrawalLeft returns the time until deleting the keys is given up: framework.DeletionLimit after this process saw
 // that the pods are gone, or at the latest that long after the grace period must have ended.
 func (r *Reconciler) withdrawalLeft(s *scope) time.Duration {
 	since, _ := r.stopped.LoadOrStore(s.cr.UID, s.Now)
 	grace := time.Duration(resources.GracePeriodSeconds(s.cr)) * time.Second
-	last := s.DeletionTimeLeft(grace + stopMargin + workload.DeletionLimit)
-	return min(last, since.(time.Time).Add(workload.DeletionLimit).Sub(s.Now))
+	last := s.DeletionTimeLeft(grace + stopMargin + framework.DeletionLimit)
+	return min(last, since.(time.Time).Add(framework.DeletionLimit).Sub(s.Now))
 }
 
 func (r *Reconciler) release(ctx context.Context, s *scope) error {

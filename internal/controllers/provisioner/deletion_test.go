@@ -19,7 +19,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 func TestK18DeletionLetsJobsFinishAndDeletesTheKey(t *testing.T) {
@@ -72,7 +72,7 @@ func TestDeletionWaitsForThePodsOfAnAdoptedDeployment(t *testing.T) {
 	f.Delete()
 	f.Reconcile()
 	f.roll()
-	f.Forward(workload.DeletionRetry)
+	f.Forward(framework.DeletionRetry)
 	f.Reconcile()
 	if f.Gone() || f.keyNames() != "gpu" {
 		t.Fatalf("gone: %v; keys while jobs run: %q", f.Gone(), f.keyNames())

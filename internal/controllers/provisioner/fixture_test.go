@@ -22,8 +22,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
@@ -59,7 +59,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 				return &cr.Status.WorkloadStatus
 			},
 			Further: func(b *fake.ClientBuilder) {
-				b.WithIndex(&coderv1alpha1.CoderProvisioner{}, workload.IndexControlPlane, workload.IndexByControlPlane(controlPlaneOf))
+				b.WithIndex(&coderv1alpha1.CoderProvisioner{}, framework.IndexControlPlane, framework.IndexByControlPlane(controlPlaneOf))
 			},
 		}),
 		behind: map[string]string{},
@@ -76,7 +76,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 // restart creates a new controller with empty state, like a new process.
 func (f *fixture) restart() {
 	f.Fault.Set(0, false)
-	kit := workload.NewWith(f.Cluster, f.Cluster, f.Events, workload.Options{
+	kit := framework.NewWith(f.Cluster, f.Cluster, f.Events, framework.Options{
 		Clock: f.Clock, Metadata: bareMetadata{f.Cluster, f.behind}, CheckAuthor: kubetest.AnyAuthor,
 		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
 			if cfg.URL != coderURL {

@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // unwellAge is how long Coder's answer about a key is cached while pods are not ready, because the
@@ -60,7 +60,7 @@ func (r *Reconciler) ensureKey(ctx context.Context, s *scope) error {
 	s.key, err = r.keys.Ensure(ctx, request)
 	r.kit.TellAll(&s.Pass, s.key.Events)
 	if err != nil {
-		return workload.Settled(err)
+		return framework.Settled(err)
 	}
 	if s.key.SecretRef == nil || s.key.SecretVersion == "" {
 		return nil
@@ -76,7 +76,7 @@ func (r *Reconciler) duplicate(ctx context.Context, s *scope) (*ensure.Stop, err
 	}
 	others, err := r.sharing(ctx, s.cr)
 	for i := range others {
-		if other := &others[i]; resources.MakesKey(other) && workload.Older(other, s.cr) {
+		if other := &others[i]; resources.MakesKey(other) && framework.Older(other, s.cr) {
 			return ensure.Fails(coderv1alpha1.ReasonDuplicateKeyName, 0,
 				"CoderProvisioner %q is older and has the key %q of this organization; choose another spec.key.name, or delete one of the two",
 				other.Name, resources.KeyName(s.cr)), nil
@@ -91,7 +91,7 @@ func (r *Reconciler) sharing(ctx context.Context, cr *coderv1alpha1.CoderProvisi
 		return nil, nil
 	}
 	all := &coderv1alpha1.CoderProvisionerList{}
-	err := r.kit.Client.List(ctx, all, client.InNamespace(cr.Namespace), client.MatchingFields{workload.IndexControlPlane: cr.Spec.ControlPlaneRef.Name})
+	err := r.kit.Client.List(ctx, all, client.InNamespace(cr.Namespace), client.MatchingFields{framework.IndexControlPlane: cr.Spec.ControlPlaneRef.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the provisioners of the control plane: %w", err)
 	}
@@ -149,7 +149,7 @@ func (r *Reconciler) dropReplaced(ctx context.Context, s *scope) error {
 	result, err := drop(ctx, r.keyRequest(s))
 	s.replaced = result
 	r.kit.TellAll(&s.Pass, result.Events)
-	return workload.Settled(err)
+	return framework.Settled(err)
 }
 
 // usage returns the keys that pods use. Pods that have ended do not count. Pods that are
@@ -159,7 +159,7 @@ func (r *Reconciler) usage(ctx context.Context, s *scope) (keys.Usage, error) {
 	if err != nil {
 		return keys.Usage{}, err
 	}
-	usage := keys.Usage{Settled: s.Deployment != nil && workload.RolledOut(s.Deployment)}
+	usage := keys.Usage{Settled: s.Deployment != nil && framework.RolledOut(s.Deployment)}
 	for i := range pods {
 		usage.KeyIDs = append(usage.KeyIDs, pods[i].Annotations[coderv1alpha1.AnnotationProvisionerKeyID])
 	}

@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
-func kind() workload.Kind {
-	return workload.Kind{
+func kind() framework.Kind {
+	return framework.Kind{
 		Name: "CoderProvisioner", Noun: "provisioner", Finalizer: coderv1alpha1.FinalizerProvisionerKey,
 		OwnerLabel: coderv1alpha1.LabelProvisioner, OwnerNamespaceLabel: coderv1alpha1.LabelProvisionerNamespace,
 	}
@@ -40,7 +40,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
 		cr.Status = statusOf(s)
 		return &cr.Status.WorkloadStatus
-	}, ensure.Sooner(workload.RestInterval, ensure.Sooner(s.key.RequeueAfter, s.replaced.RequeueAfter)))
+	}, ensure.Sooner(framework.RestInterval, ensure.Sooner(s.key.RequeueAfter, s.replaced.RequeueAfter)))
 }
 
 // Names of the steps in addition to those of package workload.
@@ -53,33 +53,33 @@ const (
 	stepWithdraw     = "withdrawal"
 )
 
-func (r *Reconciler) stepsFor(s *scope) []workload.Step {
+func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 	if s.Deleting() {
-		return []workload.Step{
-			workload.NewStep(stepControlPlane, s, r.findControlPlane),
-			workload.NewStep(workload.StepOrphaned, &s.Pass, r.kit.FindOrphaned),
-			workload.NewStep(stepStop, s, r.stop, stepControlPlane, workload.StepOrphaned),
-			workload.NewStep(stepWithdraw, s, r.withdraw, stepStop),
-			workload.NewStep(workload.StepWorkspaces, &s.Pass, r.kit.RemoveWorkspaceAccess, stepStop),
-			workload.NewStep(workload.StepRelease, s, r.release, stepWithdraw, workload.StepWorkspaces),
+		return []framework.Step{
+			framework.NewStep(stepControlPlane, s, r.findControlPlane),
+			framework.NewStep(framework.StepOrphaned, &s.Pass, r.kit.FindOrphaned),
+			framework.NewStep(stepStop, s, r.stop, stepControlPlane, framework.StepOrphaned),
+			framework.NewStep(stepWithdraw, s, r.withdraw, stepStop),
+			framework.NewStep(framework.StepWorkspaces, &s.Pass, r.kit.RemoveWorkspaceAccess, stepStop),
+			framework.NewStep(framework.StepRelease, s, r.release, stepWithdraw, framework.StepWorkspaces),
 		}
 	}
 	return slices.Concat(
 		r.kit.Begin(&s.Pass),
-		[]workload.Step{
-			workload.NewStep(stepControlPlane, s, r.findControlPlane, workload.StepFinalizer),
-			workload.NewStep(stepKey, s, r.ensureKey, stepControlPlane),
-			workload.NewStep(stepInputs, s, r.gatherInputs, stepKey),
+		[]framework.Step{
+			framework.NewStep(stepControlPlane, s, r.findControlPlane, framework.StepFinalizer),
+			framework.NewStep(stepKey, s, r.ensureKey, stepControlPlane),
+			framework.NewStep(stepInputs, s, r.gatherInputs, stepKey),
 		},
 		r.kit.Steps(&s.Pass, stepInputs),
-		[]workload.Step{workload.NewStep(stepReplaced, s, r.dropReplaced, workload.StepDeployment)},
+		[]framework.Step{framework.NewStep(stepReplaced, s, r.dropReplaced, framework.StepDeployment)},
 	)
 }
 
 // scope is the state of one reconciliation of one provisioner: the object itself and the results of
 // the steps. The status is computed only from the scope.
 type scope struct {
-	workload.Pass
+	framework.Pass
 	// cr is the provisioner as the cluster has it, with the status of the last write.
 	cr *coderv1alpha1.CoderProvisioner
 	// cp is its control plane, or nil if there is none.
@@ -91,24 +91,24 @@ type scope struct {
 	// none. replaced is the state of the replaced keys.
 	key, replaced keys.Result
 	// missing is the reason why the daemons cannot use the credentials of the spec.
-	missing *workload.Problem
+	missing *framework.Problem
 	// waits describes what a deletion waits for.
 	waits string
 }
 
 // organizationProblem returns a problem if the spec combines an organization with a pre-shared key.
 // The daemon does not accept an organization with such a key.
-func (s *scope) organizationProblem() *workload.Problem {
+func (s *scope) organizationProblem() *framework.Problem {
 	if s.cr.Spec.PSKSecretRef == nil || resources.OrganizationName(s.cr) == "default" {
 		return nil
 	}
-	return &workload.Problem{Reason: coderv1alpha1.ReasonOrganizationNotSelectable, Message: fmt.Sprintf(
+	return &framework.Problem{Reason: coderv1alpha1.ReasonOrganizationNotSelectable, Message: fmt.Sprintf(
 		"daemons with a pre-shared key work for the default organization, not for %q; remove spec.organizationName, or use a provisioner key",
 		s.cr.Spec.OrganizationName)}
 }
 
 // missingReference returns a problem if the missing Secret contains the daemons' credentials.
-func (s *scope) missingReference(ref resources.Reference, key string) *workload.Problem {
+func (s *scope) missingReference(ref resources.Reference, key string) *framework.Problem {
 	source := resources.KeySource(s.cr, nil)
 	if source == nil || ref.Kind != resources.KindSecret || ref.Name != source.Name || key != "" && key != source.Key {
 		return nil
@@ -121,6 +121,6 @@ func (s *scope) missingReference(ref resources.Reference, key string) *workload.
 	if key != "" {
 		message = fmt.Sprintf("Secret %q of %s has no key %q; add it", ref.Name, field, key)
 	}
-	s.missing = &workload.Problem{Reason: coderv1alpha1.ReasonSecretMissing, Message: message}
+	s.missing = &framework.Problem{Reason: coderv1alpha1.ReasonSecretMissing, Message: message}
 	return s.missing
 }

@@ -20,15 +20,15 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // Reconciler reconciles CoderProvisioners. Use New to create one.
 type Reconciler struct {
-	kit     *workload.Toolkit
+	kit     *framework.Toolkit
 	keys    *keys.Manager
 	refused func(controlPlane types.NamespacedName)
 
@@ -40,7 +40,7 @@ type Reconciler struct {
 // New creates the controller. Use SetupWithManager to register it. refused is called when Coder
 // rejects the operator's token of a control plane, so that the control plane is reconciled
 // immediately. It must return quickly.
-func New(kit *workload.Toolkit, refused func(controlPlane types.NamespacedName)) *Reconciler {
+func New(kit *framework.Toolkit, refused func(controlPlane types.NamespacedName)) *Reconciler {
 	r := &Reconciler{kit: kit, refused: refused}
 	r.keys = &keys.Manager{Client: kit.Uncached, Clock: kit.Clock, Connect: r.connect}
 	return r
@@ -48,7 +48,7 @@ func New(kit *workload.Toolkit, refused func(controlPlane types.NamespacedName))
 
 // SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	return r.kit.SetUp(ctx, mgr, workload.Registration{
+	return r.kit.SetUp(ctx, mgr, framework.Registration{
 		Kind: kind(), Name: "coderprovisioner", For: &coderv1alpha1.CoderProvisioner{},
 		References: references, ControlPlane: controlPlaneOf, Reconciler: r,
 		Further: func(b *builder.Builder) {
@@ -63,7 +63,7 @@ func references(obj client.Object) []resources.Reference {
 	if !ok {
 		return nil
 	}
-	return workload.ReferencesOf(resources.Provisioner(cr, resources.ProvisionerInputs{
+	return framework.ReferencesOf(resources.Provisioner(cr, resources.ProvisionerInputs{
 		KeySecret: &coderv1alpha1.ProvisionerKeySecretReference{Name: resources.KeySecretName(cr), Key: resources.KeySecretKey(cr)},
 	}))
 }

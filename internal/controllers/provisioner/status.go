@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // statusOf returns the status that follows from the result of the pass. From the previous status it
@@ -23,7 +23,7 @@ func statusOf(s *scope) coderv1alpha1.CoderProvisionerStatus {
 		setKey(s, &status)
 	}
 	parts := partsOf(s)
-	summary := workload.Summary{
+	summary := framework.Summary{
 		Parts: parts, Works: "the provisioners run, and their key works", Stalled: s.stalled, Deleting: s.waits,
 	}
 	if !resources.MakesKey(s.cr) {
@@ -47,7 +47,7 @@ func setKey(s *scope, status *coderv1alpha1.CoderProvisionerStatus) {
 		}
 		return
 	}
-	if !s.Outcome.Succeeded(workload.StepFinalizer) {
+	if !s.Outcome.Succeeded(framework.StepFinalizer) {
 		return
 	}
 	status.SecretRef = s.key.SecretRef
@@ -74,10 +74,10 @@ func partsOf(s *scope) []metav1.Condition {
 	if s.Deleting() {
 		return nil
 	}
-	if workload.InvalidName(&s.Pass) != "" {
+	if framework.InvalidName(&s.Pass) != "" {
 		return []metav1.Condition{s.ResourcesApplied()}
 	}
-	return workload.Parts(new(controlPlaneReady(s)), new(entitled(s)), new(keyReady(s)), new(secretReady(s)),
+	return framework.Parts(new(controlPlaneReady(s)), new(entitled(s)), new(keyReady(s)), new(secretReady(s)),
 		new(s.ResourcesApplied()), new(s.DeploymentAvailable()), s.WorkspaceAccess(), s.MetricsExported())
 }
 
@@ -86,26 +86,26 @@ func controlPlaneReady(s *scope) metav1.Condition {
 	ref := s.cr.Spec.ControlPlaneRef
 	switch {
 	case ref == nil:
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonExternalURL, "the daemons belong to the Coder at "+s.cr.Spec.URL)
+		return framework.ConditionTrue(kind, coderv1alpha1.ReasonExternalURL, "the daemons belong to the Coder at "+s.cr.Spec.URL)
 	case !s.Outcome.Succeeded(stepControlPlane):
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the control plane is not checked yet")
+		return framework.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the control plane is not checked yet")
 	case s.cp == nil:
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable,
+		return framework.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable,
 			fmt.Sprintf("CoderControlPlane %q does not exist in this namespace; create it, or correct spec.controlPlaneRef", ref.Name))
 	case !s.cp.DeletionTimestamp.IsZero():
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q is being deleted", ref.Name))
+		return framework.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q is being deleted", ref.Name))
 	case s.inputs.URL == "":
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q has no URL yet", ref.Name))
+		return framework.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q has no URL yet", ref.Name))
 	case s.key.ControlPlane != nil:
 		return checked(kind, *s.key.ControlPlane)
 	}
-	return workload.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("CoderControlPlane %q has the URL %s", ref.Name, s.inputs.URL))
+	return framework.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("CoderControlPlane %q has the URL %s", ref.Name, s.inputs.URL))
 }
 
 func entitled(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionExternalProvisionersEntitled
 	if !resources.MakesKey(s.cr) {
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "not checked, because the operator creates no key")
+		return framework.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "not checked, because the operator creates no key")
 	}
 	return checked(kind, s.key.Entitled)
 }
@@ -115,11 +115,11 @@ func keyReady(s *scope) metav1.Condition {
 	problem := s.organizationProblem()
 	switch {
 	case problem != nil:
-		return workload.ConditionFalse(kind, problem.Reason, problem.Message)
+		return framework.ConditionFalse(kind, problem.Reason, problem.Message)
 	case s.cr.Spec.PSKSecretRef != nil:
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonPreSharedKey, "the daemons authenticate with the pre-shared key of spec.pskSecretRef"+s.remains())
+		return framework.ConditionTrue(kind, coderv1alpha1.ReasonPreSharedKey, "the daemons authenticate with the pre-shared key of spec.pskSecretRef"+s.remains())
 	case !resources.MakesKey(s.cr):
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonOwnKey, "the daemons authenticate with the key of spec.key.secretRef"+s.remains())
+		return framework.ConditionTrue(kind, coderv1alpha1.ReasonOwnKey, "the daemons authenticate with the key of spec.key.secretRef"+s.remains())
 	}
 	condition := checked(kind, s.key.Key)
 	if condition.Status == metav1.ConditionTrue {
@@ -135,7 +135,7 @@ func (s *scope) remains() string {
 	}
 	text := fmt.Sprintf("; the old key %q is deleted when no pod uses it any more", s.replaced.Left[0].Name)
 	if s.replaced.Key.Message != "" {
-		text = fmt.Sprintf("; the old key %q is not deleted yet: %s", s.replaced.Left[0].Name, workload.Redact(s.replaced.Key.Message))
+		text = fmt.Sprintf("; the old key %q is not deleted yet: %s", s.replaced.Left[0].Name, framework.Redact(s.replaced.Key.Message))
 	}
 	return text
 }
@@ -148,20 +148,20 @@ func secretReady(s *scope) metav1.Condition {
 	case s.replaced.Secret.Status != "":
 		return checked(kind, s.replaced.Secret)
 	case s.missing != nil:
-		return workload.ConditionFalse(kind, s.missing.Reason, s.missing.Message)
-	case !s.Outcome.Succeeded(workload.StepReferences):
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "the Secret is not checked yet")
+		return framework.ConditionFalse(kind, s.missing.Reason, s.missing.Message)
+	case !s.Outcome.Succeeded(framework.StepReferences):
+		return framework.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "the Secret is not checked yet")
 	default:
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q contains it in the key %q", source.Name, source.Key))
+		return framework.ConditionTrue(kind, coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q contains it in the key %q", source.Name, source.Key))
 	}
 }
 
 // checked returns a condition without secrets, or one that says that it was not checked.
 func checked(kind string, c metav1.Condition) metav1.Condition {
 	if c.Status == "" {
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "not checked yet")
+		return framework.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "not checked yet")
 	}
-	c.Message = workload.Redact(c.Message)
+	c.Message = framework.Redact(c.Message)
 	return c
 }
 

@@ -14,8 +14,8 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 const (
@@ -66,19 +66,19 @@ func (p *pass) release(ctx context.Context, unavailable error) (time.Duration, e
 		return 0, err
 	}
 	if stop != nil {
-		limit := workload.DeletionLimit
+		limit := framework.DeletionLimit
 		if stop.Reason == coderv1alpha1.ReasonDeletingWorkspace {
 			limit = longestDeletion
 		}
 		if since := p.test.DeletionTimestamp.Time; !coderd.Elapsed(p.now, since, limit) {
-			return min(stop.After, workload.DeletionRetry), p.write(ctx)
+			return min(stop.After, framework.DeletionRetry), p.write(ctx)
 		}
 		p.event(corev1.EventTypeWarning, coderv1alpha1.ReasonWorkspaceLeft, fmt.Sprintf(
 			"the workspace %q of user %q may stay in Coder; delete it there: %s", p.test.Status.WorkspaceName, p.test.Status.OwnerName, stop.Message))
 	}
 	controllerutil.RemoveFinalizer(p.test, coderv1alpha1.FinalizerTemplateTest)
 	p.test.Status = p.read.Status
-	if err := p.kit.Client.Patch(ctx, p.test, workload.LockedPatch(p.read)); client.IgnoreNotFound(err) != nil {
+	if err := p.kit.Client.Patch(ctx, p.test, framework.LockedPatch(p.read)); client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("removing the finalizer: %w", err)
 	}
 	return 0, nil
@@ -100,7 +100,7 @@ func (p *pass) cleanUp(ctx context.Context, unavailable error) (*ensure.Stop, er
 	if stop == nil {
 		return nil, err
 	}
-	p.set(workload.ConditionFalse(coderv1alpha1.ConditionWorkspaceDeleted, stop.Reason, stop.Message))
+	p.set(framework.ConditionFalse(coderv1alpha1.ConditionWorkspaceDeleted, stop.Reason, stop.Message))
 	if stop.Reason == coderv1alpha1.ReasonWorkspaceLeft && was != stop.Reason {
 		p.event(corev1.EventTypeWarning, stop.Reason, stop.Message)
 	}
@@ -127,10 +127,10 @@ func (p *pass) remove(ctx context.Context) error {
 	case slices.Contains([]string{"pending", "starting", "stopping", "canceling", "deleting"}, b.Status):
 		return deleting()
 	case deletes && b.Number > maxDeletions:
-		return ensure.Waits(coderv1alpha1.ReasonWorkspaceLeft, workload.RestInterval,
+		return ensure.Waits(coderv1alpha1.ReasonWorkspaceLeft, framework.RestInterval,
 			"%d builds have failed to delete the workspace %q of user %q; delete it in Coder: %s", maxDeletions, w.Name, w.OwnerName, p.cause(ctx, b))
-	case deletes && !coderd.Elapsed(p.now, b.UpdatedAt, workload.RetryInterval):
-		return ensure.Waits(coderv1alpha1.ReasonDeleteBuildFailed, workload.RetryInterval,
+	case deletes && !coderd.Elapsed(p.now, b.UpdatedAt, framework.RetryInterval):
+		return ensure.Waits(coderv1alpha1.ReasonDeleteBuildFailed, framework.RetryInterval,
 			"build %d failed to delete the workspace %q of user %q: %s", b.Number, w.Name, w.OwnerName, p.cause(ctx, b))
 	}
 	if b, err = p.client.Build(ctx, w.ID, coderd.BuildRequest{Transition: coderd.TransitionDelete}); err != nil && !coderd.IsConflict(err) {

@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
@@ -71,7 +71,7 @@ func newFixture(t testing.TB, changes ...func(*coderv1alpha1.CoderTemplateTest))
 // restart creates a new controller with empty state, like a new process.
 func (f *fixture) restart() {
 	f.Fault.Set(0, false)
-	kit := workload.NewWith(f.Cluster, f.Cluster, f.Events, workload.Options{Clock: f.Clock, CheckAuthor: kubetest.AnyAuthor})
+	kit := framework.NewWith(f.Cluster, f.Cluster, f.Events, framework.Options{Clock: f.Clock, CheckAuthor: kubetest.AnyAuthor})
 	f.r = New(kit, f, nil)
 	f.Reconciler = f.r
 }

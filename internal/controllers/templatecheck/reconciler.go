@@ -21,8 +21,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 const (
@@ -40,7 +40,7 @@ type Connector interface {
 
 // Reconciler reconciles CoderTemplateTests. Use New to create one.
 type Reconciler struct {
-	kit         *workload.Toolkit
+	kit         *framework.Toolkit
 	connections Connector
 	commands    *commands
 
@@ -50,7 +50,7 @@ type Reconciler struct {
 }
 
 // New creates the controller. Use SetupWithManager to register it. A nil dialer connects to agents through Coder's relay.
-func New(kit *workload.Toolkit, connector Connector, dialer agents.Dialer) *Reconciler {
+func New(kit *framework.Toolkit, connector Connector, dialer agents.Dialer) *Reconciler {
 	return &Reconciler{
 		kit: kit, connections: connector, commands: newCommands(agents.NewPool(dialer)), starting: map[types.UID]bool{},
 	}
@@ -96,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	p := &pass{Reconciler: r, test: test, read: test.DeepCopy(), now: r.kit.Clock.Now()}
 	after, err := p.run(ctx)
-	if stop := ensure.Stopped(workload.Settled(err)); stop != nil {
+	if stop := ensure.Stopped(framework.Settled(err)); stop != nil {
 		after, err = stop.After, nil
 	}
 	return ctrl.Result{RequeueAfter: after}, client.IgnoreNotFound(err)
@@ -177,7 +177,7 @@ func (p *pass) connect(ctx context.Context) (err error) {
 		return err
 	}
 	unavailable := func(format string, args ...any) error {
-		return ensure.Waits(coderv1alpha1.ReasonControlPlaneUnavailable, workload.PollInterval, format, args...)
+		return ensure.Waits(coderv1alpha1.ReasonControlPlaneUnavailable, framework.PollInterval, format, args...)
 	}
 	if p.controlPlane == nil {
 		return unavailable("there is no CoderControlPlane %q in namespace %q", ref.Name, namespace)
@@ -204,7 +204,7 @@ func waits(err error) error {
 	if _, ok := errors.AsType[*coderd.Error](err); !ok {
 		return err
 	}
-	after := max(workload.PollInterval, coderd.RetryAfter(err))
+	after := max(framework.PollInterval, coderd.RetryAfter(err))
 	return ensure.Waits(coderv1alpha1.ReasonControlPlaneUnavailable, after, "%s", err)
 }
 

@@ -17,9 +17,9 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/access"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 // start checks whether the test can start, and records that it does.
@@ -57,7 +57,7 @@ func (p *pass) start(ctx context.Context) error {
 }
 
 func (p *pass) notConfigured() error {
-	return ensure.Waits(coderv1alpha1.ReasonTemplateTestsNotConfigured, workload.PollInterval,
+	return ensure.Waits(coderv1alpha1.ReasonTemplateTestsNotConfigured, framework.PollInterval,
 		"CoderControlPlane %q allows no tests; set its spec.templateTests", p.controlPlane.Name)
 }
 
@@ -79,7 +79,7 @@ func (p *pass) acquire(ctx context.Context, limit int) (bool, error) {
 			continue
 		}
 		waits := reasonOf(other, coderv1alpha1.ConditionReady) == coderv1alpha1.ReasonTooManyTests && other.DeletionTimestamp == nil
-		first := waits && workload.Older(other, p.test)
+		first := waits && framework.Older(other, p.test)
 		if p.starting[other.UID] || hasWorkspace(other) || first {
 			used++
 		}
@@ -106,7 +106,7 @@ func hasWorkspace(test *coderv1alpha1.CoderTemplateTest) bool {
 // version finds the template and the version to test.
 func (p *pass) version(ctx context.Context) (template coderd.Template, version coderd.TemplateVersion, err error) {
 	notFound := func(format string, args ...any) error {
-		return ensure.Waits(coderv1alpha1.ReasonTemplateNotFound, workload.PollInterval, format, args...)
+		return ensure.Waits(coderv1alpha1.ReasonTemplateNotFound, framework.PollInterval, format, args...)
 	}
 	orgName, name, _ := strings.Cut(p.test.Spec.Template, ".")
 	org, err := p.client.OrganizationByName(ctx, orgName)
@@ -195,7 +195,7 @@ func (p *pass) owner(ctx context.Context, settings *coderv1alpha1.TemplateTestsS
 }
 
 func notEligible(name, why string) error {
-	return ensure.Waits(coderv1alpha1.ReasonOwnerNotEligible, workload.PollInterval, "user %q cannot own the workspace of the test: %s", name, why)
+	return ensure.Waits(coderv1alpha1.ReasonOwnerNotEligible, framework.PollInterval, "user %q cannot own the workspace of the test: %s", name, why)
 }
 
 // mayUse returns nil if the owner may use the template. Coder checks that only for the account that requests a workspace, which is the

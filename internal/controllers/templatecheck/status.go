@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
@@ -24,7 +24,7 @@ func (p *pass) hold(ctx context.Context) error {
 	if !controllerutil.AddFinalizer(p.test, coderv1alpha1.FinalizerTemplateTest) {
 		return nil
 	}
-	if err := p.kit.Client.Patch(ctx, p.test, workload.LockedPatch(p.read)); err != nil {
+	if err := p.kit.Client.Patch(ctx, p.test, framework.LockedPatch(p.read)); err != nil {
 		return fmt.Errorf("adding the finalizer: %w", err)
 	}
 	p.read = p.test.DeepCopy()
@@ -37,7 +37,7 @@ func (p *pass) write(ctx context.Context) error {
 	if equality.Semantic.DeepEqual(p.read.Status, p.test.Status) {
 		return nil
 	}
-	if err := p.kit.Client.Status().Patch(ctx, p.test, workload.LockedPatch(p.read)); err != nil {
+	if err := p.kit.Client.Status().Patch(ctx, p.test, framework.LockedPatch(p.read)); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	p.read = p.test.DeepCopy()
@@ -46,7 +46,7 @@ func (p *pass) write(ctx context.Context) error {
 
 // set sets a condition. The message may contain texts of Coder.
 func (p *pass) set(c metav1.Condition) {
-	c.Message = workload.Redact(c.Message)
+	c.Message = framework.Redact(c.Message)
 	c.ObservedGeneration, c.LastTransitionTime = p.test.Generation, metav1.Time{Time: p.now}
 	meta.SetStatusCondition(&p.test.Status.Conditions, c)
 }
@@ -56,11 +56,11 @@ func (p *pass) waiting(stop *ensure.Stop) {
 	p.test.Status.Phase = coderv1alpha1.TemplateTestPending
 	if p.test.Status.StartTime != nil {
 		p.test.Status.Phase = coderv1alpha1.TemplateTestRunning
-		p.set(workload.ConditionFalse(coderv1alpha1.ConditionWorkspaceDeleted, coderv1alpha1.ReasonWorkspaceNeeded, "the test runs"))
+		p.set(framework.ConditionFalse(coderv1alpha1.ConditionWorkspaceDeleted, coderv1alpha1.ReasonWorkspaceNeeded, "the test runs"))
 	}
-	p.set(workload.ConditionFalse(coderv1alpha1.ConditionReady, stop.Reason, stop.Message))
-	p.set(workload.ConditionTrue(coderv1alpha1.ConditionReconciling, stop.Reason, stop.Message))
-	p.set(workload.ConditionFalse(coderv1alpha1.ConditionFinished, stop.Reason, stop.Message))
+	p.set(framework.ConditionFalse(coderv1alpha1.ConditionReady, stop.Reason, stop.Message))
+	p.set(framework.ConditionTrue(coderv1alpha1.ConditionReconciling, stop.Reason, stop.Message))
+	p.set(framework.ConditionFalse(coderv1alpha1.ConditionFinished, stop.Reason, stop.Message))
 }
 
 // finish sets the result. A nil failure is success.
@@ -71,14 +71,14 @@ func (p *pass) finish(failure *ensure.Stop) {
 	if failure == nil {
 		status.Phase = coderv1alpha1.TemplateTestSucceeded
 		const message = "all checks passed"
-		p.set(workload.ConditionTrue(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonTestSucceeded, message))
-		p.set(workload.ConditionTrue(coderv1alpha1.ConditionFinished, coderv1alpha1.ReasonTestSucceeded, message))
+		p.set(framework.ConditionTrue(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonTestSucceeded, message))
+		p.set(framework.ConditionTrue(coderv1alpha1.ConditionFinished, coderv1alpha1.ReasonTestSucceeded, message))
 		return
 	}
 	status.Phase, status.FailedCheck = coderv1alpha1.TemplateTestFailed, p.check
-	p.set(workload.ConditionFalse(coderv1alpha1.ConditionReady, failure.Reason, failure.Message))
-	p.set(workload.ConditionTrue(coderv1alpha1.ConditionStalled, failure.Reason, failure.Message))
-	p.set(workload.ConditionTrue(coderv1alpha1.ConditionFinished, failure.Reason, failure.Message))
+	p.set(framework.ConditionFalse(coderv1alpha1.ConditionReady, failure.Reason, failure.Message))
+	p.set(framework.ConditionTrue(coderv1alpha1.ConditionStalled, failure.Reason, failure.Message))
+	p.set(framework.ConditionTrue(coderv1alpha1.ConditionFinished, failure.Reason, failure.Message))
 	if status.StartTime == nil || p.first && status.WorkspaceID == "" {
 		p.deleted(coderv1alpha1.ReasonWorkspaceNeverCreated, "Coder created no workspace for the test")
 	}
@@ -94,7 +94,7 @@ func reasonOf(test *coderv1alpha1.CoderTemplateTest, conditionType string) strin
 
 // deleted records that there is no workspace.
 func (p *pass) deleted(reason, message string) {
-	p.set(workload.ConditionTrue(coderv1alpha1.ConditionWorkspaceDeleted, reason, message))
+	p.set(framework.ConditionTrue(coderv1alpha1.ConditionWorkspaceDeleted, reason, message))
 }
 
 // tell records an Event about the result.
@@ -108,5 +108,5 @@ func (p *pass) tell() {
 }
 
 func (p *pass) event(kind, reason, note string) {
-	p.kit.Recorder.Eventf(p.test, nil, kind, reason, "Test", "%s", redaction.Truncate(workload.Redact(note), longestNote))
+	p.kit.Recorder.Eventf(p.test, nil, kind, reason, "Test", "%s", redaction.Truncate(framework.Redact(note), longestNote))
 }

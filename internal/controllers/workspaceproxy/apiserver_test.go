@@ -26,7 +26,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -47,8 +47,8 @@ func newAPIServer(t *testing.T) *apiServer {
 	a.coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
 	a.Config = rest.CopyConfig(config)
 	a.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &countingTransport{next: next, log: a.writes} })
-	a.Run(workload.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
-		kit, err := workload.New(mgr, workload.Options{})
+	a.Run(framework.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
+		kit, err := framework.New(mgr, framework.Options{})
 		a.Must(err)
 		r := New(kit, func(types.NamespacedName) {})
 		return r.SetupWithManager(ctx, mgr)

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 // findControlPlane reads the control plane that the spec names. A missing control plane does not
@@ -42,11 +42,11 @@ func controlPlaneReady(s *scope) *metav1.Condition {
 		return nil
 	}
 	no := func(reason, message string) *metav1.Condition {
-		return new(workload.ConditionFalse(kind, reason, message))
+		return new(framework.ConditionFalse(kind, reason, message))
 	}
 	switch {
 	case cp == nil && !s.Outcome.Succeeded(stepControlPlane):
-		return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the control plane is not checked yet"))
+		return new(framework.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the control plane is not checked yet"))
 	case cp == nil:
 		return no(coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf(
 			"there is no CoderControlPlane %q in namespace %q; create it, or correct spec.controlPlaneRef", ref.Name, s.proxy.Namespace))
@@ -61,7 +61,7 @@ func controlPlaneReady(s *scope) *metav1.Condition {
 	case !cp.Status.OperatorAccessReady, cp.Status.OperatorTokenSecretRef == nil:
 		return no(coderv1alpha1.ReasonOperatorAccessNotReady, fmt.Sprintf("the operator has no access to CoderControlPlane %q yet", ref.Name))
 	}
-	return new(workload.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("the operator has access to CoderControlPlane %q", ref.Name)))
+	return new(framework.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("the operator has access to CoderControlPlane %q", ref.Name)))
 }
 
 // usedOf contains the values of a control plane that a proxy uses.

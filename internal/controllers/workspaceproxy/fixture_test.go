@@ -19,7 +19,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 const (
@@ -47,7 +47,7 @@ func newFixture(t testing.TB, proxy *coderv1alpha1.CoderWorkspaceProxy, objects 
 				return &p.Status.WorkloadStatus
 			},
 			Further: func(b *fake.ClientBuilder) {
-				b.WithIndex(&coderv1alpha1.CoderWorkspaceProxy{}, workload.IndexControlPlane, workload.IndexByControlPlane(controlPlaneOf))
+				b.WithIndex(&coderv1alpha1.CoderWorkspaceProxy{}, framework.IndexControlPlane, framework.IndexByControlPlane(controlPlaneOf))
 			},
 		}),
 		coder: coderdtest.New(t, coderdtest.WithLicensing()), next: coderdtest.New(t, coderdtest.WithLicensing()),
@@ -97,7 +97,7 @@ func newProxy(changes ...func(*coderv1alpha1.CoderWorkspaceProxy)) *coderv1alpha
 // restart creates a new controller with empty state, like a new process.
 func (f *fixture) restart() {
 	f.Fault.Set(0, false)
-	kit := workload.NewWith(f.Cluster, f.Cluster, f.Events, workload.Options{
+	kit := framework.NewWith(f.Cluster, f.Cluster, f.Events, framework.Options{
 		Clock: f.Clock,
 		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
 			cfg.Transport = &router{f: f}

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
@@ -70,7 +70,7 @@ func waits(what string) error {
 }
 
 // cannotRegister returns a problem if the proxy exits because Coder is unreachable or rejects it.
-func (s *scope) cannotRegister(words string) *workload.Problem {
+func (s *scope) cannotRegister(words string) *framework.Problem {
 	for _, line := range slices.Backward(podproblem.LogLines(words)) {
 		_, cause, found := strings.Cut(line, "register proxy: ")
 		if !found {
@@ -80,15 +80,15 @@ func (s *scope) cannotRegister(words string) *workload.Problem {
 		if strings.Contains(cause, "unexpected status code") {
 			reason, remedy = coderv1alpha1.ReasonCoderRefused, "see the condition Registered, which reports whether Coder accepts the token"
 		}
-		return &workload.Problem{Reason: reason, Message: fmt.Sprintf("the proxy cannot register with Coder at %s: %s; %s",
-			s.inputs.PrimaryAccessURL, workload.Quote(registration.Stable(cause)), remedy)}
+		return &framework.Problem{Reason: reason, Message: fmt.Sprintf("the proxy cannot register with Coder at %s: %s; %s",
+			s.inputs.PrimaryAccessURL, framework.Quote(registration.Stable(cause)), remedy)}
 	}
 	return nil
 }
 
 // missingToken returns a problem if the missing Secret is the one of
 // spec.proxySessionTokenSecretRef.
-func (s *scope) missingToken(reference resources.Reference, key string) *workload.Problem {
+func (s *scope) missingToken(reference resources.Reference, key string) *framework.Problem {
 	ref := s.proxy.Spec.ProxySessionTokenSecretRef
 	if ref == nil || reference.Kind != resources.KindSecret || reference.Name != ref.Name {
 		return nil
@@ -97,6 +97,6 @@ func (s *scope) missingToken(reference resources.Reference, key string) *workloa
 	if key != "" {
 		what = fmt.Sprintf("has no key %q", key)
 	}
-	return &workload.Problem{Reason: coderv1alpha1.ReasonTokenSecretMissing, Message: fmt.Sprintf(
+	return &framework.Problem{Reason: coderv1alpha1.ReasonTokenSecretMissing, Message: fmt.Sprintf(
 		"Secret %q of spec.proxySessionTokenSecretRef %s; put the session token of the proxy there", reference.Name, what)}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 func TestTheWordsOfAProxyThatCannotRegister(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 func TestFromNothingToReady(t *testing.T) {
@@ -261,7 +261,7 @@ func TestAControlPlaneThatIsMissing(t *testing.T) {
 	f.Create(cp)
 	f.UpdateStatus(cp)
 	r := f.Reconciler.(*Reconciler)
-	if requests := r.kit.OfControlPlane(workload.Registration{For: &coderv1alpha1.CoderWorkspaceProxy{}})(t.Context(), cp); len(requests) != 1 || requests[0].Name != "sydney" {
+	if requests := r.kit.OfControlPlane(framework.Registration{For: &coderv1alpha1.CoderWorkspaceProxy{}})(t.Context(), cp); len(requests) != 1 || requests[0].Name != "sydney" {
 		t.Errorf("the control plane leads to %v", requests)
 	}
 	f.run()

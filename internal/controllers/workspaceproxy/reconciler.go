@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
 )
 
 // Reconciler reconciles CoderWorkspaceProxies. Use New to create one.
 type Reconciler struct {
-	kit       *workload.Toolkit
+	kit       *framework.Toolkit
 	registrar *registration.Manager
 }
 
@@ -33,14 +33,14 @@ const (
 	stepPods         = "pods"
 )
 
-func kind() workload.Kind {
-	return workload.Kind{Name: "CoderWorkspaceProxy", Noun: "workspace proxy", Finalizer: coderv1alpha1.FinalizerWorkspaceProxy}
+func kind() framework.Kind {
+	return framework.Kind{Name: "CoderWorkspaceProxy", Noun: "workspace proxy", Finalizer: coderv1alpha1.FinalizerWorkspaceProxy}
 }
 
 // scope is the state of one reconciliation of one workspace proxy: the object itself and the
 // results of the steps. The status is computed only from the scope.
 type scope struct {
-	workload.Pass
+	framework.Pass
 	proxy *coderv1alpha1.CoderWorkspaceProxy
 	// inputs contains the values that the builders need in addition to the spec.
 	inputs resources.WorkspaceProxyInputs
@@ -78,21 +78,21 @@ func (s *scope) recheck() time.Duration {
 	return s.registration.RequeueAfter
 }
 
-func (r *Reconciler) stepsFor(s *scope) []workload.Step {
+func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 	if s.Deleting() {
-		return []workload.Step{
-			workload.NewStep(workload.StepOrphaned, &s.Pass, r.kit.FindOrphaned),
-			workload.NewStep(stepRegistration, s, r.unregister, workload.StepOrphaned),
-			workload.NewStep(workload.StepRelease, &s.Pass, r.kit.Release, stepRegistration),
+		return []framework.Step{
+			framework.NewStep(framework.StepOrphaned, &s.Pass, r.kit.FindOrphaned),
+			framework.NewStep(stepRegistration, s, r.unregister, framework.StepOrphaned),
+			framework.NewStep(framework.StepRelease, &s.Pass, r.kit.Release, stepRegistration),
 		}
 	}
 	return slices.Concat(
 		r.kit.Begin(&s.Pass),
-		[]workload.Step{
-			workload.NewStep(stepRunning, s, r.followRunning, workload.StepAdoption),
-			workload.NewStep(stepControlPlane, s, r.findControlPlane, workload.StepFinalizer),
-			workload.NewStep(stepRegistration, s, r.register, stepControlPlane),
-			workload.NewStep(stepPods, s, r.describePods, stepControlPlane),
+		[]framework.Step{
+			framework.NewStep(stepRunning, s, r.followRunning, framework.StepAdoption),
+			framework.NewStep(stepControlPlane, s, r.findControlPlane, framework.StepFinalizer),
+			framework.NewStep(stepRegistration, s, r.register, stepControlPlane),
+			framework.NewStep(stepPods, s, r.describePods, stepControlPlane),
 		},
 		r.kit.Steps(&s.Pass, stepPods),
 	)
@@ -101,7 +101,7 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 // New creates the controller. Use SetupWithManager to register it. refused is called when Coder
 // rejects the operator's token of a control plane, so that the control plane is reconciled
 // immediately. It must return quickly.
-func New(kit *workload.Toolkit, refused func(controlPlane types.NamespacedName)) *Reconciler {
+func New(kit *framework.Toolkit, refused func(controlPlane types.NamespacedName)) *Reconciler {
 	return &Reconciler{kit: kit, registrar: &registration.Manager{
 		Client: kit.Uncached, Reader: kit.Client, Clock: kit.Clock, NewClient: kit.NewClient, Refused: refused,
 	}}
@@ -109,7 +109,7 @@ func New(kit *workload.Toolkit, refused func(controlPlane types.NamespacedName))
 
 // SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	return r.kit.SetUp(ctx, mgr, workload.Registration{
+	return r.kit.SetUp(ctx, mgr, framework.Registration{
 		Kind: kind(), Name: "coderworkspaceproxy", For: &coderv1alpha1.CoderWorkspaceProxy{}, References: referencesOf,
 		ControlPlane: controlPlaneOf, ControlPlaneChanges: []predicate.Predicate{changesForProxies()}, Reconciler: r,
 	})
@@ -133,7 +133,7 @@ func referencesOf(obj client.Object) []resources.Reference {
 	if ref := proxy.Spec.ProxySessionTokenSecretRef; ref != nil {
 		token = *ref
 	}
-	all := workload.ReferencesOf(resources.WorkspaceProxy(proxy, resources.WorkspaceProxyInputs{Token: token}))
+	all := framework.ReferencesOf(resources.WorkspaceProxy(proxy, resources.WorkspaceProxyInputs{Token: token}))
 	if ref := proxy.Spec.Bootstrap.CredentialsSecretRef; ref != nil {
 		all = append(all, resources.Reference{
 			Kind: resources.KindSecret, Name: ref.Name, Keys: []string{cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)},

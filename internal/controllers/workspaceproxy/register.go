@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
 )
 
@@ -22,7 +22,7 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	result, err := r.registrar.Ensure(ctx, registration.Request{Proxy: s.proxy.DeepCopy(), AccessURL: s.accessURL(), Healthy: healthy})
 	r.kit.TellAll(&s.Pass, result.Events)
 	if err != nil {
-		return workload.Settled(err)
+		return framework.Settled(err)
 	}
 	s.registration = &result
 	if result.State == registration.Unverified {
@@ -42,11 +42,11 @@ func (r *Reconciler) podsReady(ctx context.Context, s *scope) (bool, error) {
 		return false, err
 	}
 	wanted := ptr.Deref(d.Spec.Replicas, 1)
-	return workload.RolledOut(d) && d.Status.AvailableReplicas >= wanted, nil
+	return framework.RolledOut(d) && d.Status.AvailableReplicas >= wanted, nil
 }
 
 // unregister removes the registration while the finalizer keeps the proxy. If Coder does not answer
-// or rejects the request, the deletion is delayed until workload.DeletionLimit. After that, an Event reports what
+// or rejects the request, the deletion is delayed until framework.DeletionLimit. After that, an Event reports what
 // remains in Coder. If the children must be kept, their pods keep the registration.
 func (r *Reconciler) unregister(ctx context.Context, s *scope) error {
 	if r.kit.LeavesChildren(&s.Pass) {
@@ -56,23 +56,23 @@ func (r *Reconciler) unregister(ctx context.Context, s *scope) error {
 		}
 		return nil
 	}
-	left := s.DeletionTimeLeft(workload.DeletionLimit)
-	ctx, cancel := context.WithTimeout(ctx, workload.DeletionTry)
+	left := s.DeletionTimeLeft(framework.DeletionLimit)
+	ctx, cancel := context.WithTimeout(ctx, framework.DeletionTry)
 	defer cancel()
 	result, err := r.registrar.Remove(ctx, registration.Request{Proxy: s.proxy.DeepCopy()})
 	r.kit.TellAll(&s.Pass, result.Events)
 	switch {
 	case err != nil && left > 0:
-		s.waits = workload.UntilDeleted("its registration in Coder is known", err.Error())
-		return workload.WaitForDeletion(left, err.Error())
+		s.waits = framework.UntilDeleted("its registration in Coder is known", err.Error())
+		return framework.WaitForDeletion(left, err.Error())
 	case err != nil:
 		result.LeftBehind = cmp.Or(result.LeftBehind, "the record of the registration could not be read: "+err.Error())
 	case result.State != ensure.Ready && left > 0:
-		s.waits = workload.UntilDeleted("its registration is removed from Coder", result.Message)
-		return workload.WaitForDeletion(left, result.Message)
+		s.waits = framework.UntilDeleted("its registration is removed from Coder", result.Message)
+		return framework.WaitForDeletion(left, result.Message)
 	}
 	if result.LeftBehind != "" {
-		r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonUnregistrationSkipped, workload.Redact(result.LeftBehind))
+		r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonUnregistrationSkipped, framework.Redact(result.LeftBehind))
 	}
 	return nil
 }

@@ -9,13 +9,13 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
 // This test only registers the controller. The tests against a real API server cover the watches.
 func TestSetupWithManager(t *testing.T) {
-	mgr := controllertest.OfflineManager(t, workload.CacheOptions())
-	kit, err := workload.New(mgr, workload.Options{})
+	mgr := controllertest.OfflineManager(t, framework.CacheOptions())
+	kit, err := framework.New(mgr, framework.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,9 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
 )
 
@@ -16,12 +16,12 @@ func statusOf(s *scope) coderv1alpha1.CoderWorkspaceProxyStatus {
 	status := *s.proxy.Status.DeepCopy()
 	switch {
 	case s.Deleting():
-	case s.ServiceForeign, workload.InvalidName(&s.Pass) != "":
+	case s.ServiceForeign, framework.InvalidName(&s.Pass) != "":
 		status.URL, status.AccessURL = "", ""
 	default:
 		status.URL = resources.URL(s.Workload)
 		// Without the names from spec.envFrom the access URL is unknown.
-		if s.Outcome.Succeeded(workload.StepReferences) {
+		if s.Outcome.Succeeded(framework.StepReferences) {
 			status.AccessURL = resources.AccessURL(s.Workload)
 		}
 	}
@@ -32,7 +32,7 @@ func statusOf(s *scope) coderv1alpha1.CoderWorkspaceProxyStatus {
 			status.Registered = *result.Registered
 		}
 	}
-	summary := workload.Summary{
+	summary := framework.Summary{
 		Parts: partsOf(s), Works: "the proxy runs and is registered in Coder",
 		Stalled: s.stalled, Deleting: s.waits,
 	}
@@ -47,13 +47,13 @@ func statusOf(s *scope) coderv1alpha1.CoderWorkspaceProxyStatus {
 // partsOf returns the conditions from which Ready is derived, and those that do not affect it. A
 // condition may depend on those before it.
 func partsOf(s *scope) []metav1.Condition {
-	if workload.InvalidName(&s.Pass) != "" {
+	if framework.InvalidName(&s.Pass) != "" {
 		return []metav1.Condition{s.ResourcesApplied()}
 	}
 	if s.Deleting() {
 		return nil
 	}
-	return workload.Parts(
+	return framework.Parts(
 		controlPlaneReady(s), registered(s), new(s.ResourcesApplied()), new(s.DeploymentAvailable()), s.Exposed(), s.MetricsExported())
 }
 
@@ -62,16 +62,16 @@ func registered(s *scope) *metav1.Condition {
 	result := s.registration
 	switch {
 	case result == nil:
-		return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the registration is not checked yet"))
+		return new(framework.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the registration is not checked yet"))
 	case result.State == ensure.Ready:
-		return new(workload.ConditionTrue(kind, result.Reason, workload.Redact(result.Message)))
+		return new(framework.ConditionTrue(kind, result.Reason, framework.Redact(result.Message)))
 	case result.State == registration.Unverified:
-		return new(workload.ConditionUnknown(kind, result.Reason, workload.Redact(result.Message)))
+		return new(framework.ConditionUnknown(kind, result.Reason, framework.Redact(result.Message)))
 	}
 	if cp := controlPlaneReady(s); cp != nil && cp.Status != metav1.ConditionTrue {
-		return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting for the control plane"))
+		return new(framework.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting for the control plane"))
 	}
-	return new(workload.ConditionFalse(kind, result.Reason, workload.Redact(result.Message)))
+	return new(framework.ConditionFalse(kind, result.Reason, framework.Redact(result.Message)))
 }
 
 // stalled reports whether a user must act. A missing control plane or Secret may still be created.

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
@@ -39,7 +39,7 @@ func examples(namespace string) map[string]client.Object {
 	return map[string]client.Object{
 		"Deployment": deployment, "Service": service, "ServiceAccount": &corev1.ServiceAccount{ObjectMeta: meta},
 		"Role":             &rbacv1.Role{ObjectMeta: meta},
-		"CoderMirrorState": &metadatav1alpha1.CoderMirrorState{ObjectMeta: meta, Spec: metadatav1alpha1.MirrorStateSpec{State: "Ready"}},
+		"CoderMirrorState": &recordsv1alpha1.CoderMirrorState{ObjectMeta: meta, Spec: recordsv1alpha1.MirrorStateSpec{State: "Ready"}},
 	}
 }
 
@@ -52,8 +52,8 @@ func TestAgainstAnAPIServer(t *testing.T) {
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	scheme.AddKnownTypes(metadatav1alpha1.GroupVersion, &metadatav1alpha1.CoderMirrorState{})
-	metav1.AddToGroupVersion(scheme, metadatav1alpha1.GroupVersion)
+	scheme.AddKnownTypes(recordsv1alpha1.GroupVersion, &recordsv1alpha1.CoderMirrorState{})
+	metav1.AddToGroupVersion(scheme, recordsv1alpha1.GroupVersion)
 	cluster, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)

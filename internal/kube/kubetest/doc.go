@@ -1,5 +1,5 @@
 // Package kubetest provides the clusters of tests. Only tests, packages that support tests, and
-// hack/testcluster import it.
+// test/testcluster import it.
 //
 //   - Kinds: controller-runtime's fake client, which handles server-side apply like an API server.
 //   - Fixture: such a cluster with a clock and a process whose writes are recorded and may fail.

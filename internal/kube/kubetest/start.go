@@ -70,7 +70,7 @@ func Start(t *testing.T, definitions ...string) *rest.Config {
 }
 
 // SharedVariable is the environment variable with the path of the kubeconfig of the shared
-// kube-apiserver. hack/testcluster may write that file after the first tests have started. If the
+// kube-apiserver. test/testcluster may write that file after the first tests have started. If the
 // server does not start, the file contains a line that begins with SharedFailure instead.
 const (
 	SharedVariable = "CODER_K8S_TEST_CLUSTER"

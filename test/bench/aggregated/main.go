@@ -1,7 +1,7 @@
 // Command aggregated measures the aggregated API with a real Coder with many
 // workspaces, on a real cluster. It prints each figure with its reference: Coder's
 // own pages, or custom resources of equal size in the same run.
-// hack/bench/aggregated.sh starts the cluster, installs the operator and a Coder
+// test/bench/aggregated.sh starts the cluster, installs the operator and a Coder
 // with one workspace, and calls it.
 package main
 

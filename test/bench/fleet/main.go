@@ -1,6 +1,6 @@
 // Command fleet measures the cost of many control planes on a real cluster: the time from kubectl
 // apply until all of them have their objects and a status, and then the requests and the memory of
-// the operator at rest. hack/bench/fleet.sh starts the cluster, installs the operator and runs this
+// the operator at rest. test/bench/fleet.sh starts the cluster, installs the operator and runs this
 // command.
 //
 // The control planes have no replicas, so no Coder runs. The figures are those of the operator and

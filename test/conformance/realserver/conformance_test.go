@@ -36,7 +36,7 @@ func TestRealServer(t *testing.T) {
 	t.Run("Go", s.mcpGo)
 }
 
-// officialSuite runs the suite as hack/conformance does with the fixtures. Tests that
+// officialSuite runs the suite as test/conformance/run.sh does with the fixtures. Tests that
 // need the fixtures are in the files of expected failures; the suite fails if any other
 // test fails, and if one of those passes.
 func (s *fixture) officialSuite(t *testing.T) {
@@ -45,7 +45,7 @@ func (s *fixture) officialSuite(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			want := wanted[revision]
 			name := "real-" + revision
-			out, err := command(t, "../../../hack/conformance/official.sh",
+			out, err := command(t, "../../../test/conformance/official.sh",
 				name, withToken(t, s.server.mcpURL, s.token), revision, want, filepath.Join("realserver", name+".yml")).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
@@ -92,7 +92,7 @@ func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// setting returns a variable that hack/conformance/run.sh sets in the environment.
+// setting returns a variable that test/conformance/run.sh sets in the environment.
 func setting(t *testing.T, name string) string {
 	t.Helper()
 	value := os.Getenv(name)

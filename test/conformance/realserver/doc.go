@@ -2,7 +2,7 @@
 // the real server: the official conformance suite, the inspector, both
 // TypeScript clients and a third-party Go client.
 //
-// hack/conformance/run.sh installs the clients and calls this package with the
+// test/conformance/run.sh installs the clients and calls this package with the
 // build tag conformance. The program is the one that users run, beside a real
 // etcd and kube-apiserver with the roles that users apply, and a test server in
 // the place of Coder. Clients send the token of a ServiceAccount.

@@ -18,7 +18,7 @@ import (
 // tools is the number of tools that a caller with all permissions can list.
 const tools = 25
 
-// node is the Node.js and the packages that hack/npm/install.sh installs.
+// node is the Node.js and the packages that hack/docs/npm/install.sh installs.
 type node struct{ program, packages string }
 
 func newNode(t *testing.T) node {

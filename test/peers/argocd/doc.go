@@ -3,5 +3,5 @@
 // relies on the watches.
 //
 // It is a separate module, so that the operator's go.mod does not grow by a GitOps
-// tool. hack/peers/argocd.sh runs it.
+// tool. test/peers/argocd.sh runs it.
 package argocd

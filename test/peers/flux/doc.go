@@ -7,6 +7,6 @@
 // It is a module of its own, so that the operator's go.mod does not grow by a GitOps
 // tool. The controller is a process on this machine, and so is the replacement of
 // Flux's source-controller: an HTTP server with one archive per source, and a
-// GitRepository whose status the test writes itself. hack/peers/flux.sh builds the
+// GitRepository whose status the test writes itself. test/peers/flux.sh builds the
 // controller and runs the tests.
 package flux

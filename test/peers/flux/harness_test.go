@@ -67,7 +67,7 @@ func start(t *testing.T) *fluxed {
 	files, err := filepath.Glob(filepath.Join(need(t, "FLUX_CRDS"), "*.yaml"))
 	must(t, err)
 	if len(files) == 0 {
-		t.Fatalf("there is no CRD in FLUX_CRDS; run hack/peers/flux.sh build")
+		t.Fatalf("there is no CRD in FLUX_CRDS; run test/peers/flux.sh build")
 	}
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
@@ -234,7 +234,7 @@ func need(t *testing.T, name string) string {
 	t.Helper()
 	value := os.Getenv(name)
 	if value == "" {
-		t.Fatalf("%s is not set; hack/peers/flux.sh test sets it", name)
+		t.Fatalf("%s is not set; test/peers/flux.sh test sets it", name)
 	}
 	return value
 }

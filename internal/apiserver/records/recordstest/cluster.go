@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
@@ -54,7 +54,7 @@ var _ records.Cluster = (*Cluster)(nil)
 // NewCluster returns an empty Cluster.
 func NewCluster(etcd *Etcd, resource string) *Cluster {
 	return &Cluster{
-		etcd: etcd, resource: schema.GroupResource{Group: metadatav1alpha1.GroupVersion.Group, Resource: resource},
+		etcd: etcd, resource: schema.GroupResource{Group: recordsv1alpha1.GroupVersion.Group, Resource: resource},
 		records: map[types.NamespacedName]*records.Record{}, more: make(chan struct{}),
 	}
 }

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure/ensuretest"
 )
 
 // scenario is a state that needs further steps.

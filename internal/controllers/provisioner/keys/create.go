@@ -11,9 +11,9 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // wanted describes the key that the spec asks for.
@@ -145,18 +145,18 @@ func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why st
 	case picked.taken != "":
 		return p.nameTaken(ctx, picked.taken, w)
 	case picked.name == "":
-		return p.stop(workload.ConditionFalse(typeKey, coderv1alpha1.ReasonWaiting,
+		return p.stop(framework.ConditionFalse(typeKey, coderv1alpha1.ReasonWaiting,
 			"waiting until the pods with one of the replaced keys have stopped, because all key names are in use"), retrySoon)
 	}
 	if p.cr.Status.ControlPlaneRefName == "" {
 		// As soon as the status has the name, the API server rejects changes of the fields that say where
 		// the key is in Coder and in the cluster.
 		p.result.Claimed = true
-		return p.stop(workload.ConditionFalse(typeKey, coderv1alpha1.ReasonWaiting, "the key is about to be created"), workload.ConflictInterval)
+		return p.stop(framework.ConditionFalse(typeKey, coderv1alpha1.ReasonWaiting, "the key is about to be created"), framework.ConflictInterval)
 	}
 	if err := p.secrets.CheckOwner(ctx); err != nil {
 		if gone := ensure.Stopped(err); gone != nil {
-			return p.stop(workload.ConditionUnknown(typeKey, gone.Reason, gone.Message), gone.After)
+			return p.stop(framework.ConditionUnknown(typeKey, gone.Reason, gone.Message), gone.After)
 		}
 		return err
 	}

@@ -12,9 +12,9 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // Ensure makes the Secret contain the key that the spec asks for, which makeKey creates. It is
@@ -63,17 +63,17 @@ func (p *pass) ensure(ctx context.Context) error {
 
 // load reads the Secret.
 func (p *pass) load(ctx context.Context) error {
-	p.result.Entitled = workload.ConditionUnknown(typeEntitled, coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
-	p.result.Key = workload.ConditionUnknown(typeKey, coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
+	p.result.Entitled = framework.ConditionUnknown(typeEntitled, coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
+	p.result.Key = framework.ConditionUnknown(typeKey, coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
 	secret, err := p.secrets.Get(ctx, resources.KeySecretName(p.cr))
 	if err != nil {
 		return err
 	}
 	if secret != nil && !p.secrets.Mine(secret) {
 		taken := p.secrets.Taken("Secret", secret, retryFailed, "choose another spec.key.secretName (not possible once a key was created)")
-		p.result.Secret = workload.ConditionFalse(typeSecret, taken.Reason, taken.Message)
+		p.result.Secret = framework.ConditionFalse(typeSecret, taken.Reason, taken.Message)
 		p.result.Stalled = taken.State == ensure.Failed
-		return p.stop(workload.ConditionUnknown(typeKey, taken.Reason, "waiting for the Secret: "+taken.Message), taken.After)
+		return p.stop(framework.ConditionUnknown(typeKey, taken.Reason, "waiting for the Secret: "+taken.Message), taken.After)
 	}
 	if secret != nil {
 		p.stored = readStored(secret, resources.KeySecretKey(p.cr))
@@ -99,10 +99,10 @@ func (p *pass) report() {
 	name := resources.KeySecretName(p.cr)
 	p.result.Record, p.result.SecretRef = nil, nil
 	if p.stored == nil || p.stored.text == "" {
-		p.result.Secret = workload.ConditionFalse(typeSecret, coderv1alpha1.ReasonWaiting, fmt.Sprintf("Secret %q contains no key yet", name))
+		p.result.Secret = framework.ConditionFalse(typeSecret, coderv1alpha1.ReasonWaiting, fmt.Sprintf("Secret %q contains no key yet", name))
 		return
 	}
-	p.result.Secret = workload.ConditionTrue(typeSecret, coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q contains the key", name))
+	p.result.Secret = framework.ConditionTrue(typeSecret, coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q contains the key", name))
 	p.result.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: name, Key: p.stored.field}
 	p.result.SecretVersion = p.stored.secret.ResourceVersion
 	if p.stored.record != nil {
@@ -216,10 +216,10 @@ func (p *pass) entitled(ctx context.Context, api *coderd.Client) (bool, error) {
 	e, err := api.Entitlements(ctx)
 	if err == nil {
 		if e.Of(coderd.FeatureExternalProvisioners).Allows() {
-			p.result.Entitled = workload.ConditionTrue(typeEntitled, coderv1alpha1.ReasonEntitled, "the licenses of Coder allow external provisioners")
+			p.result.Entitled = framework.ConditionTrue(typeEntitled, coderv1alpha1.ReasonEntitled, "the licenses of Coder allow external provisioners")
 			return true, nil
 		}
-		p.result.Entitled = workload.ConditionFalse(typeEntitled, coderv1alpha1.ReasonNotEntitled,
+		p.result.Entitled = framework.ConditionFalse(typeEntitled, coderv1alpha1.ReasonNotEntitled,
 			"no license of Coder allows external provisioners, so no new key is created; add a license in Coder or in spec.licenseSecretRef of the control plane")
 		return false, nil
 	}
@@ -227,11 +227,11 @@ func (p *pass) entitled(ctx context.Context, api *coderd.Client) (bool, error) {
 	switch reason := p.result.Key.Reason; {
 	case ensure.Stopped(stopped) == nil:
 	case coderd.IsNotSupported(err):
-		p.result.Entitled = workload.ConditionFalse(typeEntitled, reason, "this Coder supports neither licenses nor external provisioners: "+p.result.Key.Message)
+		p.result.Entitled = framework.ConditionFalse(typeEntitled, reason, "this Coder supports neither licenses nor external provisioners: "+p.result.Key.Message)
 	case coderd.IsForbidden(err):
-		p.result.Entitled = workload.ConditionUnknown(typeEntitled, reason, p.result.Key.Message)
+		p.result.Entitled = framework.ConditionUnknown(typeEntitled, reason, p.result.Key.Message)
 	default:
-		p.result.Entitled = workload.ConditionUnknown(typeEntitled, coderv1alpha1.ReasonEntitlementsQueryFailed, p.result.Key.Message)
+		p.result.Entitled = framework.ConditionUnknown(typeEntitled, coderv1alpha1.ReasonEntitlementsQueryFailed, p.result.Key.Message)
 	}
 	return false, stopped
 }
@@ -278,7 +278,7 @@ func (p *pass) keep(ctx context.Context, adopt *Record) error {
 
 func (p *pass) settle(w wanted) {
 	r := p.stored.record
-	p.result.Key = workload.ConditionTrue(typeKey, coderv1alpha1.ReasonProvisionerKeyReady,
+	p.result.Key = framework.ConditionTrue(typeKey, coderv1alpha1.ReasonProvisionerKeyReady,
 		fmt.Sprintf("Coder accepts provisioner key %q of organization %q", r.Name, w.org.Name))
 	p.result.RequeueAfter = trust
 	if made, dated := r.made(); dated && w.rotateAfter > 0 {

@@ -14,7 +14,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure/ensuretest"
 )
 
 func TestAKeyIsMadeOnceAndThenLeftAlone(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 const (
@@ -144,9 +144,9 @@ func (p *pass) answered(err error) error {
 	if why == nil {
 		return err
 	}
-	key := workload.ConditionFalse(typeKey, why.Reason, why.Message)
+	key := framework.ConditionFalse(typeKey, why.Reason, why.Message)
 	if why.Reason == coderv1alpha1.ReasonUnreachable && p.result.SecretRef != nil {
-		key = workload.ConditionUnknown(typeKey, why.Reason, "the key in the Secret stays in use, but Coder could not confirm it: "+why.Message)
+		key = framework.ConditionUnknown(typeKey, why.Reason, "the key in the Secret stays in use, but Coder could not confirm it: "+why.Message)
 	}
 	p.result.Stalled = slices.Contains([]string{
 		coderv1alpha1.ReasonNotSupported, coderv1alpha1.ReasonNotEntitled, coderv1alpha1.ReasonForbidden,
@@ -180,15 +180,15 @@ func (p *pass) silent() error {
 // refuse ends a pass with a problem that a user must fix.
 func (p *pass) refuse(reason, message string) error {
 	p.result.Stalled = true
-	return p.stop(workload.ConditionFalse(typeKey, reason, message), retryFailed)
+	return p.stop(framework.ConditionFalse(typeKey, reason, message), retryFailed)
 }
 
 // unavailable ends a pass in which Coder cannot be called. The existing key stays in use.
 func (p *pass) unavailable(why *ensure.Stop) error {
 	p.Forget(p.cr.UID)
-	p.result.ControlPlane = new(workload.ConditionFalse(coderv1alpha1.ConditionControlPlaneReady, why.Reason, why.Message))
-	p.result.Entitled = workload.ConditionUnknown(typeEntitled, why.Reason, "Coder cannot be called: "+why.Message)
-	key := workload.ConditionUnknown(typeKey, why.Reason, "no key can be created: "+why.Message)
+	p.result.ControlPlane = new(framework.ConditionFalse(coderv1alpha1.ConditionControlPlaneReady, why.Reason, why.Message))
+	p.result.Entitled = framework.ConditionUnknown(typeEntitled, why.Reason, "Coder cannot be called: "+why.Message)
+	key := framework.ConditionUnknown(typeKey, why.Reason, "no key can be created: "+why.Message)
 	if p.result.SecretRef != nil {
 		key.Message = "the key in the Secret stays in use, but it cannot be checked in Coder: " + why.Message
 	}

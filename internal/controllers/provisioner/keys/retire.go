@@ -10,9 +10,9 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // Retire deletes the replaced keys in Coder, once no pod uses them. Result.Left contains the keys that
@@ -81,7 +81,7 @@ func (p *pass) release(ctx context.Context) error {
 		return nil
 	}
 	if given := resources.KeySource(p.cr, nil); given != nil && p.cr.Spec.PSKSecretRef == nil && secret != nil && given.Name == secret.secret.Name {
-		p.result.Secret = workload.ConditionFalse(typeSecret, coderv1alpha1.ReasonInvalidSpec, fmt.Sprintf(
+		p.result.Secret = framework.ConditionFalse(typeSecret, coderv1alpha1.ReasonInvalidSpec, fmt.Sprintf(
 			"Secret %q of spec.key.secretRef contains a key that the operator created; remove spec.key.secretRef, or put your own key into another Secret",
 			given.Name))
 		return nil
@@ -172,7 +172,7 @@ func (p *pass) deleteKeys(ctx context.Context, records []Record) (left []Record,
 		}
 		left = append(left, r)
 		p.result.RequeueAfter = ensure.Sooner(p.result.RequeueAfter, why.After)
-		p.result.Key = workload.ConditionUnknown(typeKey, coderv1alpha1.ReasonWaiting, why.Message)
+		p.result.Key = framework.ConditionUnknown(typeKey, coderv1alpha1.ReasonWaiting, why.Message)
 	}
 	return left, nil
 }

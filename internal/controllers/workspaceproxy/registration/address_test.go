@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
 )
 
 // TestAddressesOfTheOperatorAlone checks that the author of a proxy cannot have requests sent to the operator's own loopback

@@ -10,9 +10,9 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 func (p *pass) register(ctx context.Context, kept *record) error {
@@ -123,7 +123,7 @@ func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.Works
 		// As soon as the status has the name, the API server rejects changes of the fields that say where
 		// the registration and its token are.
 		p.result.ProxyName = name
-		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, workload.ConflictInterval, "the proxy %q is about to be registered in Coder at %s", name, t.url)
+		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, framework.ConflictInterval, "the proxy %q is about to be registered in Coder at %s", name, t.url)
 	}
 	if err := p.secrets.CheckOwner(ctx); err != nil {
 		return nil, err

@@ -11,9 +11,9 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // target is a Coder and the token of an owner in it.
@@ -109,7 +109,7 @@ func (p *pass) checkSiblings(ctx context.Context, t *target, name string) error 
 	for i := range list.Items {
 		other := &list.Items[i]
 		if other.UID == p.proxy.UID || !other.DeletionTimestamp.IsZero() ||
-			!strings.EqualFold(resources.ProxyName(other), name) || !p.sameCoder(t, other) || !workload.Older(other, p.proxy) {
+			!strings.EqualFold(resources.ProxyName(other), name) || !p.sameCoder(t, other) || !framework.Older(other, p.proxy) {
 			continue
 		}
 		whose := "an older CoderWorkspaceProxy in another namespace"

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# test.sh [PACKAGE...]: unit and integration tests with the race detector, then those that it has nothing to find in
+# (kubetest.SkipWithRace) without it; with packages, these only with TEST_RACE=off. go vet is part of make lint. The
+# integration tests start the etcd and kube-apiserver that the demo also uses, or those in KUBEBUILDER_ASSETS; missing
+# programs are built first. That first time the tests run without the race detector, for which all packages would be compiled
+# once more; TEST_RACE=on uses it nevertheless. TEST_RESULTS is a directory for the runner's events (test.json). With TEST_RACE=off the race
+# detector is not used: that takes half of the time, without what must be compiled for the race detector. TEST_PART is
+# raced, unraced, compile (only compile for raced) or both, the default.
+set -euo pipefail
+. "$(dirname "$0")/../hack/cluster/settings.sh"
+. "$HERE/lib.sh"
+cd "$HERE/../.."
+first=""
+[ -n "${KUBEBUILDER_ASSETS:-}" ] || [ -e "$BIN/.apiserver.built" ] || first=1
+. test/environment.sh
+if [ "$first" ] && [ -z "${TEST_RACE:-}" ]; then
+  step "the programs had to be built first, so the tests run without the race detector; the next make test uses it"
+  TEST_RACE=off
+fi
+results="${TEST_RESULTS:-$CACHE/logs/test}"
+mkdir -p "$results"
+shared=() # What starts the kube-apiserver that packages share.
+# Tests of manifests, charts, docs and policies. They call functions of the product one after another, so the race detector
+# has nothing to find.
+sequential=()
+part="${TEST_PART:-both}"
+if [ $# = 0 ]; then
+  shared=("$results/testcluster-$part")
+  go build -o "${shared[0]}" ./test/testcluster
+  # Plain assignments, so that an error of go list ends the script and no package is left out.
+  names=$(go list ./test/admission ./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release)
+  mapfile -t sequential <<<"$names"
+  names=$(go list ./... | grep -vxF -e "$names" -e "$(go list ./test/integration)")
+  mapfile -t others <<<"$names"
+  # The longest tests first.
+  set -- ./internal/uninstall ./internal/installation ./internal/controllers/... ./internal/coderd \
+    ./internal/apiserver/... "${others[@]}"
+fi
+gotestsum=("$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg)
+flags=(-vet=off -count=1 -timeout 60m -p "$(($(nproc) + 2))")
+status=0
+race=-race
+[ "${TEST_RACE:-on}" = on ] || race=-race=false
+[ "$race" != -race ] || export CGO_ENABLED=1
+# Compiles every package and its tests, and links nothing. Otherwise the go commands below, which run at the same time, would
+# compile the same packages.
+compile() {
+  echo "packages in all: $(go list "$race" -deps -test ./... | wc -l)"
+  go list -v "$race" -export -deps -test -f '{{with .Error}}{{.}}{{end}}' ./...
+}
+if [ ${#shared[@]} != 0 ] && [ "$part" != unraced ]; then
+  step "compiling the tests $race: no time if nothing changed, most of the time of this command if nothing is compiled"
+  : >"$results/compile.log"
+  PROGRESS=go_progress watched "$results/compile.log" "compiling the tests" compile || die "compiling the tests failed: see $results/compile.log"
+fi
+[ "$part" != compile ] || exit 0
+if [ "$part" != unraced ]; then
+  step "go test $race"
+  halves=()
+  trap 'kill "${halves[@]}" 2>/dev/null || true' EXIT
+  # integration NAME FLAG...: starts one of the two halves of test/integration. Both mostly wait, and take the longest, so
+  # they get the processors first.
+  integration() {
+    "${gotestsum[@]}" --jsonfile "$results/$1.json" -- "$race" "${flags[@]}" "${@:2}" ./test/integration >"$results/$1.log" 2>&1 &
+    halves+=($!)
+  }
+  if [ ${#shared[@]} != 0 ]; then
+    integration integration-long -run "$LONG_TESTS"
+    integration integration -skip "$LONG_TESTS"
+  fi
+  nice "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- "$race" "${flags[@]}" "$@" || status=$?
+  for half in "${halves[@]}"; do wait "$half" || status=$?; done
+  trap - EXIT
+  [ ${#halves[@]} = 0 ] || cat "$results/integration-long.log" "$results/integration.log"
+fi
+export CGO_ENABLED=0
+if [ ${#shared[@]} != 0 ] && [ "$part" != raced ]; then
+  # The tools that assemble images and releases are separate modules.
+  for module in image release; do
+    step "go test hack/$module"
+    go test -C "hack/$module" -vet=off -count=1 ./... || status=$?
+  done
+  step "go test without the race detector: ${sequential[*]}"
+  "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/sequential.json" -- "${flags[@]}" "${sequential[@]}" || status=$?
+fi
+if [ ${#shared[@]} != 0 ] && [ "$part" != raced ] && [ "$race" = -race ]; then
+  # With the race detector they are skipped.
+  skipped='\b(EachStep|SkipWithRace|ensuretest\.Crash)\('
+  mapfile -t simulations < <(git grep -lE "$skipped" -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+  # The tests with such a line.
+  names=$(git grep -hE "^(package|func) |$skipped" -- '*_test.go' | awk '/^package/ { name = ""; next } /^func/ { name = $2; sub(/\(.*/, "", name); next } name { print "^" name "$" }' | sort -u | paste -sd '|')
+  "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/simulations.json" -- "${flags[@]}" -run "$names" "${simulations[@]}" || status=$?
+fi
+exit "$status"
