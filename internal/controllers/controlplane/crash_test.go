@@ -13,7 +13,6 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/access"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
@@ -141,7 +140,7 @@ func (f *licensedFixture) mustBeTidy() {
 		if n := f.coder.Sessions(user); n > 0 {
 			f.T.Errorf("%d logins of %s are left", n, user)
 		}
-		if strings.HasPrefix(user, access.Username) {
+		if strings.HasPrefix(user, coderv1alpha1.OperatorUsername) {
 			operators++
 			tokens += len(f.coder.TokenNames(user))
 		}

@@ -16,7 +16,6 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/access"
 )
 
 func readyFixture(t *testing.T, changes ...func(*coderv1alpha1.CoderControlPlane)) *fixture {
@@ -32,13 +31,13 @@ func readyFixture(t *testing.T, changes ...func(*coderv1alpha1.CoderControlPlane
 func TestDeletionRevokesAndCleansUp(t *testing.T) {
 	f := readyFixture(t, withWorkspaceNamespace)
 	role := roleName(f.Object())
-	if len(f.coder.TokenNames(access.Username)) != 1 {
-		t.Fatalf("tokens before: %v", f.coder.TokenNames(access.Username))
+	if len(f.coder.TokenNames(coderv1alpha1.OperatorUsername)) != 1 {
+		t.Fatalf("tokens before: %v", f.coder.TokenNames(coderv1alpha1.OperatorUsername))
 	}
 	f.Delete()
 	f.Reconcile()
 
-	if tokens := f.coder.TokenNames(access.Username); len(tokens) > 0 {
+	if tokens := f.coder.TokenNames(coderv1alpha1.OperatorUsername); len(tokens) > 0 {
 		t.Errorf("tokens that were not revoked: %v", tokens)
 	}
 	if f.Find("work", role, &rbacv1.Role{}) || f.Find("work", bindingName(newControlPlane()), &rbacv1.RoleBinding{}) {
@@ -115,7 +114,7 @@ func TestDisabledAccessIsTakenBackAndThenLeftAlone(t *testing.T) {
 	f.Update(cp)
 	f.Settle()
 
-	if tokens := f.coder.TokenNames(access.Username); len(tokens) > 0 {
+	if tokens := f.coder.TokenNames(coderv1alpha1.OperatorUsername); len(tokens) > 0 {
 		t.Errorf("tokens that were not revoked: %v", tokens)
 	}
 	f.MustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionFalse, coderv1alpha1.ReasonDisabled)

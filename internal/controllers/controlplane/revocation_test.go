@@ -9,7 +9,6 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/access"
 )
 
 // TestTheServiceStaysUntilTheTokenIsRevoked covers an edit that disables the access and the Service
@@ -32,7 +31,7 @@ func TestTheServiceStaysUntilTheTokenIsRevoked(t *testing.T) {
 	f.live()
 	f.MustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionFalse, coderv1alpha1.ReasonDisabled)
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-	if tokens := f.coder.TokenNames(access.Username); len(tokens) > 0 || f.Has("coder", &corev1.Service{}) {
+	if tokens := f.coder.TokenNames(coderv1alpha1.OperatorUsername); len(tokens) > 0 || f.Has("coder", &corev1.Service{}) {
 		t.Errorf("tokens %v, and the Service may be there", tokens)
 	}
 }

@@ -8,11 +8,9 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// The operator's account in Coder, coderv1alpha1.OperatorUsername.
-const (
-	// EmailDomain cannot receive mail: the top-level domain .invalid is reserved (RFC 2606).
-	EmailDomain = "coder-k8s.invalid"
-)
+// EmailDomain is the domain of the operator's account in Coder (coderv1alpha1.OperatorUsername). It cannot receive mail:
+// the top-level domain .invalid is reserved (RFC 2606).
+const EmailDomain = "coder-k8s.invalid"
 
 // Annotations on the token Secret. None of them is a secret.
 const (
