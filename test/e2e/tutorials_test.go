@@ -16,8 +16,8 @@ import (
 )
 
 // testTutorials runs every command of docs/tutorials as a reader does: from the
-// repository's directory, with an empty database and what was built in PATH. Each has
-// its own namespaces, so they run in parallel.
+// repository's directory, with an empty database and what was built in PATH. They run one
+// after the other: a command of a reader does not wait for a machine with four new Coders.
 func testTutorials(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -30,7 +30,6 @@ func testTutorials(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".md")
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
