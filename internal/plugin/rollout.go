@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
@@ -81,14 +83,44 @@ func (o *rollout) inUse(ws *aggregationv1alpha1.CoderWorkspace, now time.Time) s
 }
 
 // skip removes the workspaces that are not to be updated now, and names them.
-func (r *workspaceRun) skip(found []aggregationv1alpha1.CoderWorkspace) []aggregationv1alpha1.CoderWorkspace {
+func (r *workspaceRun) skip(ctx context.Context, c *Cluster, found []aggregationv1alpha1.CoderWorkspace) ([]aggregationv1alpha1.CoderWorkspace, error) {
+	testers, err := r.testers(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	return slices.DeleteFunc(found, func(ws aggregationv1alpha1.CoderWorkspace) bool {
 		why := r.rollout.inUse(&ws, r.Now())
+		if owner := testers[client.ObjectKey{Namespace: ws.Namespace, Name: ws.Labels[aggregationv1alpha1.LabelControlPlaneName]}]; owner != "" &&
+			strings.EqualFold(owner, ws.Status.OwnerName) {
+			why = "belongs to a test of its version"
+		}
 		if why != "" {
 			r.skipped(&ws, why)
 		}
 		return why != ""
-	})
+	}), nil
+}
+
+// testers returns the owners of the workspaces of CoderTemplateTests, by their control planes. It returns none if the workspaces are
+// named, or if the user may not list control planes.
+func (r *workspaceRun) testers(ctx context.Context, c *Cluster) (map[client.ObjectKey]string, error) {
+	if len(r.selection.names) > 0 {
+		return nil, nil
+	}
+	var list coderv1alpha1.CoderControlPlaneList
+	if err := c.List(ctx, &list, client.InNamespace(r.selection.namespace(c))); err != nil {
+		if apierrors.IsForbidden(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("listing the control planes, to leave out the workspaces of tests: %w", err)
+	}
+	testers := map[client.ObjectKey]string{}
+	for i := range list.Items {
+		if tests := list.Items[i].Spec.TemplateTests; tests != nil {
+			testers[client.ObjectKeyFromObject(&list.Items[i])] = tests.OwnerUsername
+		}
+	}
+	return testers, nil
 }
 
 func (r *workspaceRun) skipped(ws *aggregationv1alpha1.CoderWorkspace, why string) {
@@ -158,6 +190,10 @@ func withReason(failed, reason error) error {
 func (r *workspaceRun) next(ctx context.Context, c *Cluster, ws aggregationv1alpha1.CoderWorkspace) *workspaceOrder {
 	now := &aggregationv1alpha1.CoderWorkspace{}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(&ws), now); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.skipped(&ws, "was deleted meanwhile")
+			return nil
+		}
 		return &workspaceOrder{workspace: &ws, err: err}
 	}
 	why := r.rollout.inUse(now, r.Now())

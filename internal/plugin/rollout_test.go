@@ -136,6 +136,27 @@ func TestRolloutSparesUsers(t *testing.T) {
 	}
 }
 
+// TestRolloutLeavesTestsAlone: a workspace of a CoderTemplateTest keeps its version, unless it is named. One that is deleted during the
+// rollout is no failure.
+func TestRolloutLeavesTestsAlone(t *testing.T) {
+	api := newRolloutAPI(t)
+	api.change(planes, "coder/coder", func(o fields) { o["spec"].(fields)["templateTests"] = fields{"ownerUsername": "Template-Tester"} })
+	api.setStatus(workspaces, "coder.ada.r3", fields{"ownerName": "template-tester"})
+	h := newHarness()
+	h.clock.after = func(int) {
+		delete(api.objects[workspaces], "coder/coder.ada.r9")
+		api.finish("", "")
+	}
+	got := h.run(t, api.fakeAPI, "-n", "coder", "update", "--template", "hello", "--yes", "--max-unavailable", "2")
+	if got.code != 0 || strings.Join(api.order, " ") != "r1 r2 r4 r5 r6 r7 r8" ||
+		!strings.Contains(got.err, "r3 belongs to a test of its version: skipped") || !strings.Contains(got.err, "r9 was deleted meanwhile: skipped") {
+		t.Errorf("%v %+v", api.order, got)
+	}
+	if got := h.run(t, api.fakeAPI, "-n", "coder", "update", "coder.ada.r3", "--yes"); got.code != 0 || api.order[len(api.order)-1] != "r3" {
+		t.Errorf("the named workspace of a test: %v %+v", api.order, got)
+	}
+}
+
 // TestRolloutLeavesNewerVersions: a workspace that got another version during the rollout is not brought back to the one that was
 // active when the rollout began.
 func TestRolloutLeavesNewerVersions(t *testing.T) {

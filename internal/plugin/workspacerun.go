@@ -73,7 +73,7 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 	all := len(found)
 	if r.updates {
 		if found, err = r.outdated(ctx, cluster, found); err == nil {
-			found = r.skip(found)
+			found, err = r.skip(ctx, cluster, found)
 		}
 		if err != nil || len(found) == 0 {
 			return err
