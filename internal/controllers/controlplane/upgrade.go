@@ -623,7 +623,7 @@ func (s *scope) wayBack() string {
 	}
 	restore := "there is no backup of this upgrade"
 	if u.Backup != "" {
-		restore = fmt.Sprintf("or create a new CoderControlPlane with an empty database, spec.image: %q and spec.bootstrap.fromBackup.name: %q", u.FromImage, u.Backup)
+		restore = fmt.Sprintf("or create an empty database and set, in one change, spec.database to it, spec.image: %q and spec.bootstrap.fromBackup.name: %q, as kubectl coder upgrade revert does", u.FromImage, u.Backup)
 	}
 	return fmt.Sprintf("it has migrated the database from schema %d to %d, so Coder %s cannot use it any more; correct the cause, %s", u.SchemaBefore, u.SchemaAfter, u.FromVersion, restore)
 }

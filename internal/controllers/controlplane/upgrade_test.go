@@ -454,7 +454,7 @@ func TestAMigratedDatabaseIsNotGivenToTheOldCoder(t *testing.T) {
 		hold    bool
 		says    []string
 	}{
-		"migrated":            {schemas: []string{"412", "556"}, says: []string{"from schema 412 to 556", "spec.bootstrap.fromBackup.name: \"coder-upgrade-", `spec.image: "` + image230 + `"`}},
+		"migrated":            {schemas: []string{"412", "556"}, says: []string{"from schema 412 to 556", "spec.bootstrap.fromBackup.name: \"coder-upgrade-", "kubectl coder upgrade revert", `spec.image: "` + image230 + `"`}},
 		"half migrated":       {schemas: []string{"412", "556 dirty"}, says: []string{"from schema 412 to 556"}},
 		"nobody knows":        {schemas: []string{"412", ""}, says: []string{"the schema could not be read", "that Coder does not start, and changes nothing"}},
 		"the spec holds it":   {schemas: []string{"412"}, hold: true, says: []string{"correct the cause"}},
@@ -761,6 +761,7 @@ func TestAThirdImageWaitsForThePodsOfTheSecond(t *testing.T) {
 	}
 
 	// Such a pod may migrate as long as it exists.
+	f.endJobs("-image-", "")
 	f.addPod("9", runningContainer())
 	f.PodsReady(0)
 	f.Settle()
