@@ -24,7 +24,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]')",message="metadata.name: must begin with a letter, because it becomes the name of a Service",fieldPath=".metadata"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.operatorAccess.generatedTokenSecretName) || !(self.spec.operatorAccess.generatedTokenSecretName in [self.metadata.name + '-initial-admin', self.metadata.name + '-operator-credentials'])",message="spec.operatorAccess.generatedTokenSecretName: is the name of a Secret that the operator writes for something else; choose another",fieldPath=".spec.operatorAccess.generatedTokenSecretName"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.operatorTokenSecretRef) || (has(self.spec.operatorAccess) && has(self.spec.operatorAccess.generatedTokenSecretName) && size(self.spec.operatorAccess.generatedTokenSecretName) > 0 ? self.spec.operatorAccess.generatedTokenSecretName : size(self.metadata.name) <= 48 ? self.metadata.name + '-operator-token' : '.') == (has(oldSelf.spec.operatorAccess) && has(oldSelf.spec.operatorAccess.generatedTokenSecretName) && size(oldSelf.spec.operatorAccess.generatedTokenSecretName) > 0 ? oldSelf.spec.operatorAccess.generatedTokenSecretName : size(self.metadata.name) <= 48 ? self.metadata.name + '-operator-token' : '.')",message="spec.operatorAccess.generatedTokenSecretName: cannot change while status.operatorTokenSecretRef is set; set spec.operatorAccess.disabled until the operator has removed its token, or create a new CoderControlPlane and delete this one",fieldPath=".spec.operatorAccess.generatedTokenSecretName"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.restore) && !has(oldSelf.status.version) && !has(oldSelf.status.image) || !has(self.spec.bootstrap) || has(oldSelf.spec.bootstrap) && self.spec.bootstrap == oldSelf.spec.bootstrap",message="spec.bootstrap: cannot be added or changed, because Coder already uses the database; create a new CoderControlPlane with an empty database, or remove the field",fieldPath=".spec.bootstrap"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.restore) && !has(oldSelf.status.version) && !has(oldSelf.status.image) || !has(self.spec.bootstrap) || has(oldSelf.spec.bootstrap) && self.spec.bootstrap == oldSelf.spec.bootstrap || has(self.spec.database) && (!has(oldSelf.spec.database) || self.spec.database != oldSelf.spec.database)",message="spec.bootstrap: cannot be added or changed, because Coder already uses the database; change spec.database to an empty one at the same time, or remove the field",fieldPath=".spec.bootstrap"
 type CoderControlPlane struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -75,8 +75,9 @@ type CoderControlPlaneSpec struct {
 	// in extraEnv or envFrom.
 	// +optional
 	Database *DatabaseSpec `json:"database,omitempty"`
-	// Bootstrap describes how the database is filled before Coder starts for the first time. It cannot
-	// be added or changed after that. It can be removed then.
+	// Bootstrap describes how the database is filled before Coder starts with it for the first time. After
+	// that it can be removed, and added or changed only together with database, in one update: then the
+	// backup is restored into the new database, and the pods use the old one until that is complete.
 	// +optional
 	Bootstrap *BootstrapSpec `json:"bootstrap,omitempty"`
 	// Upgrade describes what happens when the image becomes another minor version of Coder: the old pods

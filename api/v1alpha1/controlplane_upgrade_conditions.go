@@ -10,7 +10,7 @@ const (
 
 // Reasons of the condition Upgraded. Each phase of an upgrade has one, and an Event.
 const (
-	// ReasonUpgradeChecking: the schema of the database is read. The old pods serve.
+	// ReasonUpgradeChecking: the image is pulled and the schema of the database is read. The old pods serve.
 	ReasonUpgradeChecking = "UpgradeChecking"
 	// ReasonUpgradeStopping: the old pods stop.
 	ReasonUpgradeStopping = "UpgradeStopping"
@@ -24,7 +24,7 @@ const (
 	ReasonUpgradeReverting = "UpgradeReverting"
 	// ReasonUpgradeCompleted: the new Coder responds.
 	ReasonUpgradeCompleted = "UpgradeCompleted"
-	// ReasonUpgradeReverted: the upgrade failed, and the old Coder runs again. The new image is not tried
+	// ReasonUpgradeReverted: the upgrade failed, and the old Coder runs. The new image is not tried
 	// again until spec.image changes.
 	ReasonUpgradeReverted = "UpgradeReverted"
 	// ReasonUpgradeFailed: the new image does not work, and the old one is not started, because the

@@ -53,7 +53,7 @@ type UpgradePhase string
 
 // The phases of an upgrade. The last three are the results.
 const (
-	// UpgradeChecking reads the version of the schema while the old pods serve.
+	// UpgradeChecking tries the new image, and reads the version of the schema, while the old pods serve.
 	UpgradeChecking UpgradePhase = "Checking"
 	// UpgradeStopping waits until no pod uses the database.
 	UpgradeStopping UpgradePhase = "Stopping"
@@ -67,7 +67,7 @@ const (
 	UpgradeReverting UpgradePhase = "Reverting"
 	// UpgradeCompleted: the new Coder responds.
 	UpgradeCompleted UpgradePhase = "Completed"
-	// UpgradeReverted: the old image runs again, and the new one is not tried again.
+	// UpgradeReverted: the old image runs, and the new one is not tried again.
 	UpgradeReverted UpgradePhase = "Reverted"
 	// UpgradeFailed: the new image does not work, and stays.
 	UpgradeFailed UpgradePhase = "Failed"

@@ -54,6 +54,10 @@ image "coder-$CODER_VERSION" "$CODER_IMAGE" -label "built=$coder_built" -entrypo
   "$CODER:/opt/coder" "$BIN/terraform:/usr/local/bin/terraform" "$busybox:/bin/sh" "$MIRROR:/opt/mirror" \
   $({ libraries "$CODER"; libraries "$BIN/terraform"; libraries "$busybox"; } | sort -u)
 
+# shellcheck disable=SC2046
+image broken-coder "$BROKEN_CODER_IMAGE" -label "built=$(cksum <"$HERE/src/broken-coder.sh" | tr ' ' -)" -entrypoint /opt/coder,server -user 1000:1000 \
+  "$HERE/src/broken-coder.sh:/opt/coder:755" "$busybox:/bin/sh" $(libraries "$busybox")
+
 # The user of workspaces is 1000, as in Coder's own images.
 root="$CACHE/workspace"
 packages=$(cat "$HERE/workspace.sh" <(echo "$WORKSPACE_PACKAGES") | cksum | tr " " -)

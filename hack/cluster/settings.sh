@@ -121,3 +121,5 @@ POSTGRES_IMAGE=coder-k8s.local/postgres-client:1
 WORKSPACE_IMAGE="coder-k8s.local/workspace:$CODER_VERSION"
 WORKSPACE_PACKAGES="base-files bash ca-certificates coreutils curl dash diffutils findutils git grep gzip less mawk nano openssh-client procps python3 rsync sed tar"
 CODER_IMAGE="ghcr.io/coder/coder:v$CODER_VERSION"
+# For tests: the version of src/broken-coder.sh, whose server ends at once. It is only in the file broken-coder.tar.
+BROKEN_CODER_IMAGE="ghcr.io/coder/coder:v2.99.0"

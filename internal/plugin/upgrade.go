@@ -22,11 +22,11 @@ func newUpgradeCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade",
 		Short: "See what another version of Coder would do to a control plane, and how far an upgrade is",
-		Long:  "Shows what a change of the image of a control plane would do, and how far it is. The change itself is one of spec.image, in Git or with kubectl.",
+		Long:  "Shows what a change of the image of a control plane would do, and how far it is. The change itself is one of spec.image, in Git or with kubectl. revert takes a failed upgrade back.",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  helpOrUnknown(nil),
 	}
-	cmd.AddCommand(newUpgradePlanCommand(s), newUpgradeStatusCommand(s))
+	cmd.AddCommand(newUpgradePlanCommand(s), newUpgradeStatusCommand(s), newUpgradeRevertCommand(s))
 	return cmd
 }
 

@@ -1,10 +1,13 @@
 package plugin
 
 import (
+	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -115,4 +118,67 @@ func TestUpgradeStatus(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestUpgradeRevert(t *testing.T) {
+	const change = "spec:\n  bootstrap:\n    fromBackup:\n      name: coder-upgrade-1\n  database:\n    secretRef:\n      key: url\n      name: new\n  image: coder:v2.30.0\n"
+	failed := func(t *testing.T, change fields) *fakeAPI {
+		api := upgradeAPI(t)
+		api.apply(t, `apiVersion: coder.com/v1alpha1
+kind: CoderBackup
+metadata: {name: coder-upgrade-1, namespace: coder}
+status: {phase: Completed, completedAt: "2026-03-01T11:51:00Z"}`)
+		upgrade := fields{
+			"phase": "Failed", "fromVersion": "v2.30.0", "fromImage": "coder:v2.30.0", "toImage": "coder:v2.36.1", "schemaBefore": 412, "schemaAfter": 556,
+			"startedAt": "2026-03-01T11:50:00Z", "phaseStartedAt": "2026-03-01T11:53:00Z", "finishedAt": "2026-03-01T11:53:00Z", "backup": "coder-upgrade-1",
+		}
+		maps.Copy(upgrade, change)
+		api.setStatus(planes, "coder", fields{"upgrade": upgrade})
+		return api
+	}
+	revert := func(api *fakeAPI, args ...string) answer {
+		return newHarness().run(t, api, append([]string{"upgrade", "revert", "-n", "coder", "coder", "--database-secret", "new"}, args...)...)
+	}
+
+	api := failed(t, nil)
+	var body map[string]any
+	api.answer("PATCH /apis/coder.com/v1alpha1/namespaces/coder/codercontrolplanes/coder", func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		respond(w, http.StatusOK, api.objects[planes]["coder/coder"].Object)
+	})
+	revert(api).want(t, 2, "", "All that changed in Coder since 2026-03-01T11:51:00Z is lost")
+	if body != nil {
+		t.Fatalf("without a confirmation the change was %v", body)
+	}
+	revert(api, "--print").want(t, 0, change, "is lost")
+	revert(api, "--yes").want(t, 0, "kubectl -n coder wait codercontrolplane/coder", "")
+	want := map[string]any{
+		"image": "coder:v2.30.0", "database": map[string]any{"secretRef": map[string]any{"name": "new", "key": "url"}, "cloudNativePG": nil},
+		"bootstrap": map[string]any{"fromBackup": map[string]any{"name": "coder-upgrade-1", "files": nil}},
+	}
+	if diff := cmp.Diff(want, body["spec"]); diff != "" {
+		t.Errorf("the change is (-want +got):\n%s", diff)
+	}
+
+	for manager, mark := range map[string]func(o fields){
+		"Argo CD": func(o fields) { o["annotations"] = fields{"argocd.argoproj.io/tracking-id": "a"} },
+		"Flux":    func(o fields) { o["labels"] = fields{"kustomize.toolkit.fluxcd.io/name": "a"} },
+		"Helm":    func(o fields) { o["managedFields"] = []any{fields{"manager": "helm", "operation": "Update"}} },
+	} {
+		api := failed(t, nil)
+		api.change(planes, "coder/coder", func(o fields) { mark(o["metadata"].(fields)) })
+		revert(api, "--yes").want(t, 0, change, manager+" manages the control plane, so nothing was changed")
+		if len(api.writes) > 0 {
+			t.Errorf("%s: the requests are %q", manager, api.writes)
+		}
+	}
+
+	revert(upgradeAPI(t), "--yes").want(t, 1, "", "no upgrade of coder/coder has failed")
+	revert(failed(t, fields{"schemaAfter": 412}), "--yes").want(t, 1, "", `set spec.image to "coder:v2.30.0"`)
+	revert(failed(t, fields{"backup": ""}), "--yes").want(t, 1, "", "there is no backup of this upgrade")
+	revert(failed(t, fields{"backup": "gone"}), "--yes").want(t, 1, "", `"gone" not found`)
+	api = failed(t, nil)
+	api.setStatus(planes, "coder", fields{"restore": fields{"backup": "coder-upgrade-1"}})
+	revert(api, "--yes").want(t, 1, "", "was restored already")
+	newHarness().run(t, upgradeAPI(t), "upgrade", "revert", "-n", "coder").want(t, 2, "", "--database-secret is missing")
 }

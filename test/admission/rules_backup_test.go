@@ -55,6 +55,9 @@ var backupTransitions = []transition{
 		before: "{}", bad: "bootstrap: {fromBackup: {name: a}}", good: "replicas: 2", status: "{version: v2.36.1}"},
 	{name: "another restore", kinds: []string{controlPlane}, at: "spec.bootstrap", says: "because Coder already uses the database",
 		before: "bootstrap: {fromBackup: {name: a}}", bad: "bootstrap: {fromBackup: {name: b}}", good: "{}", status: "{restore: {backup: a}}"},
+	{name: "a restore into another database", kinds: []string{controlPlane}, at: "spec.bootstrap", says: "change spec.database to an empty one at the same time",
+		before: "database: {secretRef: {name: a}}", bad: "database: {secretRef: {name: a}}\nbootstrap: {fromBackup: {name: a}}",
+		good: "database: {secretRef: {name: b}}\nbootstrap: {fromBackup: {name: a}}", status: "{version: v2.36.1}"},
 	{name: "another backup", kinds: []string{backup}, at: "spec", says: "create another CoderBackup",
 		before: "{}", bad: "destination: {persistentVolumeClaim: {claimName: b}}", good: "deletionPolicy: Retain"},
 }

@@ -163,20 +163,40 @@ func backedUp(t *testing.T, phase string) string {
 	return name
 }
 
-// testUpgradeTakenBack upgrades Coder to an image that cannot be pulled. The old Coder comes back with all
-// that it had, and the image is not tried again.
+// testUpgradeTakenBack upgrades Coder to images that do not work: those that cannot be pulled or contain another version
+// stop no pod. From one whose server ends at once, the old Coder comes back with all that it had. No image is tried again.
 func testUpgradeTakenBack(t *testing.T) {
 	explain(t, sampleNamespace)
 	withPlugin(t)
+	repository, _, _ := strings.Cut(coderImage, ":")
+	mistagged, broken := repository+":v2.98.0", repository+":v2.99.0"
+	nodeShell(t, "ctr", "-n", "k8s.io", "images", "tag", "--force", coderImage, mistagged)
+	clusterScript(t, "load-image.sh", filepath.Join(os.Getenv("E2E_IMAGES"), "broken-coder.tar"))
 	scheduleBackups(t)
 	before, inDatabase, inCoder := keptOf(t), rowsOf(t, "coder"), heldInCoder(t)
 	seen := watchAll(t, "coderworkspaces", "codertemplates")
-	start := time.Now()
+	pods := func() string {
+		return kubectl(t, "-n", sampleNamespace, "get", "pods", "-l", "app.kubernetes.io/name=coder-control-plane", "-o", "jsonpath={.items[*].metadata.uid}")
+	}
+	var start time.Time
 	wants := func(image string) {
 		t.Helper()
+		start = time.Now()
 		kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+image+`"}}`)
 	}
-	wants(strings.Split(coderImage, ":")[0] + ":v2.99.0")
+	for image, why := range map[string]string{repository + ":v2.97.0": "cannot be pulled", mistagged: "is not the version in its tag"} {
+		running := pods()
+		wants(image)
+		polltest.Eventually(t, "the image is refused", func() bool {
+			_, reason, message := condition(get(t, "-n", sampleNamespace, "ccp", "coder"), "Upgraded")
+			return reason == "UpgradeReverted" && strings.Contains(message, image) && strings.Contains(message, why)
+		})
+		t.Logf("image %s is refused after %.1f s", image, time.Since(start).Seconds())
+		if now := pods(); now != running {
+			t.Errorf("the pods were %s and are %s, for an image that %s", running, now, why)
+		}
+	}
+	wants(broken)
 	waitCondition(t, "Upgraded", "False", "UpgradeMigrating", "-n", sampleNamespace, "ccp", "coder")
 	t.Logf("the old Coder is stopped and backed up after %.1f s", time.Since(start).Seconds())
 	waitCondition(t, "Upgraded", "False", "UpgradeReverted", "-n", sampleNamespace, "ccp", "coder")

@@ -14,7 +14,7 @@ func PodOf(job *batchv1.Job) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: job.Namespace, Name: job.Name + "-" + string(job.UID), UID: "pod-of-" + job.UID, Labels: map[string]string{batchv1.JobNameLabel: job.Name},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.Name, UID: job.UID, Controller: ptr.To(true)}},
-	}}
+	}, Spec: *job.Spec.Template.Spec.DeepCopy()}
 }
 
 // EndJob ends a Job like Kubernetes. The message is the termination message of its pod.

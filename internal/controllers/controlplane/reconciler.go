@@ -169,7 +169,7 @@ func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 		framework.NewStep(stepShared, s, r.findSharedDatabase, framework.StepFinalizer),
 		framework.NewStep(stepVersion, s, decideVersion, framework.StepFinalizer),
 		framework.NewStep(stepUpgrade, s, r.planUpgrade, framework.StepFinalizer),
-		framework.NewStep(stepRestore, s, r.restoreDatabase, framework.StepFinalizer))
+		framework.NewStep(stepRestore, s, r.restoreDatabase, framework.StepFinalizer, stepUpgrade))
 	shared := r.kit.Steps(&s.Pass, stepRestore, stepUpgrade)
 	advance := framework.NewStep(stepAdvance, s, r.advanceUpgrade, stepUpgrade, framework.StepDeployment)
 	if s.accessDisabled() {

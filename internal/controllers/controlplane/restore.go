@@ -27,16 +27,16 @@ const (
 )
 
 // restoreDatabase restores the backup of spec.bootstrap into the database, once, before the
-// Deployment is created. Until then the Deployment and everything that needs it waits.
+// Deployment is created or gets this database. Until then the Deployment and everything that needs it waits.
 func (r *Reconciler) restoreDatabase(ctx context.Context, s *scope) error {
-	if s.cp.Status.Restore != nil {
+	from := s.restoreSource()
+	if s.cp.Status.Restore != nil && (from == nil || restored(&s.cp.Status, from)) {
 		// The result is recorded, so the Job is not needed any more.
 		if err := r.kit.DeleteJob(ctx, &s.Pass, s.restoreJobName()); ensure.Stopped(err) == nil {
 			return err
 		}
 		return nil
 	}
-	from := s.restoreSource()
 	if from == nil {
 		return nil
 	}
@@ -51,6 +51,8 @@ func (r *Reconciler) restoreDatabase(ctx context.Context, s *scope) error {
 	case err != nil:
 		return err
 	case s.restore.Ended == batchv1.JobComplete:
+		// Pods with the old database must not run beside those with the new one.
+		s.Workload.StopFirst = s.Workload.StopFirst || s.otherDatabase()
 		return nil
 	case s.restore.Ended == batchv1.JobFailed && s.restore.Job.Annotations[annotationGeneration] != job.Annotations[annotationGeneration]:
 		// The change of the spec may have removed the cause. A failed restore has changed nothing.
@@ -68,6 +70,29 @@ func (s *scope) restoreSource() *coderv1alpha1.RestoreSpec {
 		return nil
 	}
 	return s.cp.Spec.Bootstrap.FromBackup
+}
+
+// sourceName returns what status.restore.backup is after a restore.
+func sourceName(from *coderv1alpha1.RestoreSpec) string {
+	if files := from.Files; files != nil {
+		return files.PersistentVolumeClaim.ClaimName + "/" + files.Directory
+	}
+	return from.Name
+}
+
+// restored reports whether the restore of a backup is recorded.
+func restored(status *coderv1alpha1.CoderControlPlaneStatus, from *coderv1alpha1.RestoreSpec) bool {
+	return status.Restore != nil && status.Restore.Backup == sourceName(from)
+}
+
+// otherDatabase reports whether the Deployment has the URL of its database from another Secret than the spec names.
+func (s *scope) otherDatabase() bool {
+	if s.Current == nil {
+		return false
+	}
+	wanted, wantedKey, _ := databaseKey(s.cp)
+	name, key := resources.DatabaseSecretOf(s.Workload, &s.Current.Spec.Template)
+	return wanted != "" && name != "" && (wanted != name || wantedKey != key)
 }
 
 func (s *scope) restoreJobName() string {
@@ -95,11 +120,17 @@ func (r *Reconciler) restoreJob(ctx context.Context, s *scope, from *coderv1alph
 		job.Client.Image = cmp.Or(job.Client.Image, backup.Spec.Image)
 		job.Client.Resources = cmp.Or(job.Client.Resources, backup.Spec.Resources)
 	}
-	if s.Current != nil {
+	switch {
+	case s.Current == nil:
+	case !s.otherDatabase():
 		if own, err := r.kit.OwnJob(ctx, &s.Pass, job.Name); own == nil {
 			return nil, cmp.Or(err, error(ensure.Fails(coderv1alpha1.ReasonDatabaseNotEmpty, framework.RetryInterval,
-				"spec.bootstrap restores a backup before Coder starts for the first time, and Deployment %q exists already: remove the field, or create a new CoderControlPlane with an empty database", s.Current.Name)))
+				"spec.bootstrap restores a backup before Coder starts with a database for the first time, and Deployment %q has this one already: remove the field, or change spec.database to an empty database too", s.Current.Name)))
 		}
+	case s.Workload.HeldImage != "":
+		// Another image than that of the spec would migrate the restored database.
+		return nil, ensure.Fails(coderv1alpha1.ReasonDatabaseUnsuitable, framework.RetryInterval,
+			"a backup is restored into another database only with an image that needs no upgrade: set spec.image to %q; see the conditions VersionAllowed and Upgraded", s.facts.Answered)
 	}
 	built, err := resources.DatabaseJob(s.cp, s.Workload, job)
 	if err != nil {
@@ -133,16 +164,13 @@ func (r *Reconciler) completeBackup(ctx context.Context, namespace, name string)
 // setRestore records a restore that is complete.
 func setRestore(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	run := s.restore
-	if run == nil || run.Ended != batchv1.JobComplete || status.Restore != nil {
+	if run == nil || run.Ended != batchv1.JobComplete || restored(status, s.restoreSource()) {
 		return
 	}
 	from := s.restoreSource()
 	status.Restore = &coderv1alpha1.RestoreStatus{
-		Backup: from.Name, CompletedAt: run.Job.Status.CompletionTime.DeepCopy(),
+		Backup: sourceName(from), CompletedAt: run.Job.Status.CompletionTime.DeepCopy(),
 		CoderVersion: run.Result["coderVersion"], SchemaVersion: resources.ResultNumber(run.Result, "schemaVersion"),
-	}
-	if files := from.Files; files != nil {
-		status.Restore.Backup = files.PersistentVolumeClaim.ClaimName + "/" + files.Directory
 	}
 }
 
@@ -155,7 +183,7 @@ func databaseRestored(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *
 	switch run := s.restore; {
 	case s.restoreSource() == nil:
 		return nil
-	case status.Restore != nil:
+	case restored(status, s.restoreSource()):
 		return new(framework.ConditionTrue(kind, coderv1alpha1.ReasonRestored, fmt.Sprintf("the database was restored from the backup %q of Coder %s",
 			status.Restore.Backup, cmp.Or(status.Restore.CoderVersion, "of an unknown version"))))
 	case s.restoreProblem != nil:

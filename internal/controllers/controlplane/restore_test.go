@@ -6,10 +6,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 const restoredFrom = "coderVersion=v2.30.0\nschemaVersion=450\nsha256=abc\n"
@@ -150,6 +152,128 @@ func TestNothingIsRestoredIntoACoderThatRuns(t *testing.T) {
 	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Bootstrap = nil })
 	f.Settle()
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}
+
+// inDatabase sets another database, which is that of a Secret.
+func inDatabase(secret string) func(*coderv1alpha1.CoderControlPlane) {
+	return func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.ExtraEnv = nil
+		cp.Spec.Database = &coderv1alpha1.DatabaseSpec{SecretRef: &coderv1alpha1.DatabaseSecretReference{Name: secret, Key: "url"}}
+	}
+}
+
+// failedUpgrade returns a control plane whose new Coder has migrated the database and crashes.
+func failedUpgrade(t *testing.T) (*fixture, *upgradeWorld) {
+	f := readyFixture(t)
+	f.Create(schedule())
+	u := f.withWorld()
+	u.schemas = []string{"412", "556"}
+	u.failsWith(image236, crashedContainer(1, "Error", "panic: no"))
+	f.mustBeIn(coderv1alpha1.UpgradeFailed)
+	second := databaseSecret()
+	second.Name, second.UID, second.ResourceVersion = "second", "second-uid", ""
+	f.Create(second)
+	return f, u
+}
+
+// revert makes the change of kubectl coder upgrade revert.
+func (f *fixture) revert(image string) {
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+		inDatabase("second")(cp)
+		cp.Spec.Image = image
+		cp.Spec.Bootstrap = &coderv1alpha1.BootstrapSpec{FromBackup: &coderv1alpha1.RestoreSpec{Name: f.Object().Status.Upgrade.Backup}}
+	})
+}
+
+func (f *fixture) database() string {
+	name, _ := resources.DatabaseSecretOf(resources.ControlPlane(f.Object(), resources.Cluster{}), &f.Deployment().Spec.Template)
+	return name
+}
+
+// A failed upgrade is taken back: the pods get the old image and the restored database in one change.
+func TestAFailedUpgradeIsReverted(t *testing.T) {
+	f, u := failedUpgrade(t)
+	first := f.database()
+	backup := f.Object().Status.Upgrade.Backup
+	f.revert(image230)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionFalse, coderv1alpha1.ReasonRestoreRunning)
+	for range 2 {
+		if f.database() != first {
+			t.Fatal("the pods have a database that is not restored")
+		}
+		f.restart()
+		f.Settle()
+	}
+	if name := envSecret(f.restoreJob().Spec.Template.Spec.Containers[0], resources.EnvDatabase); name != "second" {
+		t.Errorf("the Job restores into the database of Secret %q", name)
+	}
+	f.restoreEnds(batchv1.JobFailed, "reason=DatabaseNotEmpty\nmessage=it has 7 tables\n")
+	f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionFalse, coderv1alpha1.ReasonDatabaseNotEmpty)
+	f.mustHavePods(image236, 1)
+	f.Remove(f.restoreJob())
+	f.Settle()
+	u.World = u.work
+	f.restoreEnds(batchv1.JobComplete, restoredFrom)
+	if f.database() != "second" {
+		t.Errorf("the pods have the database of Secret %q", f.database())
+	}
+	f.mustHavePods(image230, 1)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.MustNotHave(coderv1alpha1.ConditionUpgraded)
+	if got := f.Object().Status.Restore; got == nil || got.Backup != backup {
+		t.Errorf("status.restore is %+v", got)
+	}
+	if f.Has("coder-restore", &batchv1.Job{}) {
+		t.Error("the Job stays after its result is recorded")
+	}
+}
+
+// An image that would migrate the restored database is not given to it.
+func TestARestoreIntoAnotherDatabaseNeedsTheOldImage(t *testing.T) {
+	f, _ := failedUpgrade(t)
+	first := f.database()
+	f.revert("ghcr.io/coder/coder:v2.29.1")
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionFalse, coderv1alpha1.ReasonDatabaseUnsuitable)
+	if f.Has("coder-restore", &batchv1.Job{}) || f.database() != first {
+		t.Errorf("the database of Secret %q is restored", f.database())
+	}
+}
+
+// A control plane that was made from a backup restores another one into another database.
+func TestASecondRestore(t *testing.T) {
+	f := newFixture(t, newControlPlane(fromBackup, inDatabase("db")), databaseSecret(), completeBackup())
+	f.Settle()
+	f.restoreEnds(batchv1.JobComplete, restoredFrom)
+	f.PodsReady(1)
+	f.Settle()
+	other, second := completeBackup(), databaseSecret()
+	other.Name, other.UID, second.Name, second.UID = "other", "other-uid", "second", "second-uid"
+	f.Create(other)
+	f.Create(second)
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+		inDatabase("second")(cp)
+		cp.Spec.Bootstrap.FromBackup.Name = "other"
+	})
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionFalse, coderv1alpha1.ReasonRestoreRunning)
+	if f.database() != "db" {
+		t.Errorf("the pods have the database of Secret %q before it is restored", f.database())
+	}
+	f.restoreEnds(batchv1.JobComplete, restoredFrom)
+	if got := f.Object().Status.Restore; f.database() != "second" || got == nil || got.Backup != "other" {
+		t.Errorf("the pods have the database of Secret %q, and status.restore is %+v", f.database(), got)
+	}
+}
+
+func envSecret(c corev1.Container, name string) string {
+	for _, variable := range c.Env {
+		if variable.Name == name && variable.ValueFrom != nil {
+			return variable.ValueFrom.SecretKeyRef.Name
+		}
+	}
+	return ""
 }
 
 // A crash at any write, for example after the Deployment was created and before the result was recorded, changes

@@ -21,6 +21,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
@@ -203,7 +204,7 @@ func (s *scope) phaseLasted(limit time.Duration) bool {
 	return s.Now.Sub(s.upgrade.PhaseStartedAt.Time) >= limit
 }
 
-// checkUpgrade reads the schema, and decides whether there is a backup.
+// checkUpgrade tries the new image, reads the schema, and decides whether there is a backup. The old pods serve.
 func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 	schedule, err := r.backupTemplate(ctx, s)
 	if err != nil {
@@ -215,6 +216,11 @@ func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 			"spec.upgrade.backup is Required, and no CoderBackupSchedule in namespace %q names the control plane; the pods keep the image %q; create one, which may be suspended, or set another value",
 			s.cp.Namespace, s.upgrade.FromImage)}
 		return nil
+	}
+	// The two Jobs run at the same time.
+	cause, untried, imageErr := r.tryImage(ctx, s)
+	if imageErr != nil && ensure.Stopped(imageErr) == nil {
+		return imageErr
 	}
 	unknown := ""
 	if s.upgrade.SchemaBefore == 0 {
@@ -231,6 +237,19 @@ func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 		}
 	}
 	switch {
+	case imageErr != nil:
+		return imageErr
+	case cause != "":
+		s.note("%s; no pod was stopped", cause)
+		s.enterPhase(coderv1alpha1.UpgradeReverted)
+		if !s.Available() {
+			s.enterPhase(coderv1alpha1.UpgradeReverting)
+		}
+		return nil
+	case untried != "":
+		s.note("it is not known whether the image works, because it could not be tried before the old pods stopped (%s)", untried)
+	}
+	switch {
 	case backup != coderv1alpha1.UpgradeBackupNever && schedule != nil:
 		s.upgrade.Backup = fmt.Sprintf("%s-upgrade-%d", s.cp.Name, s.upgrade.StartedAt.Unix())
 	case backup == coderv1alpha1.UpgradeBackupNever:
@@ -244,6 +263,58 @@ func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 	}
 	s.enterPhase(coderv1alpha1.UpgradeStopping)
 	return nil
+}
+
+// tryImage runs a program of the new image that serves nobody, so that a node has pulled the image. cause says why the image
+// does not work, and untried why that is not known. The error is a Stop until the Job has ended.
+func (r *Reconciler) tryImage(ctx context.Context, s *scope) (cause, untried string, err error) {
+	job := resources.ImageJob(s.cp, s.Workload, coderv1alpha1.SuffixedName(s.cp.Name, fmt.Sprintf("-image-%d", s.upgrade.PhaseStartedAt.Unix())))
+	run, err := r.kit.RunJob(ctx, &s.Pass, job)
+	switch {
+	case err != nil && s.phaseLasted(upgradePatience):
+		return "", err.Error(), nil
+	case err != nil:
+		return "", "", err
+	case run.Ended == batchv1.JobComplete:
+		return r.otherVersion(ctx, s, run), "", nil
+	case run.Ended == batchv1.JobFailed:
+		command := strings.Join(job.Spec.Template.Spec.Containers[0].Command, " ")
+		failure := fmt.Sprintf("%q fails in image %q: %s", command, s.upgrade.ToImage, lastWords(run))
+		if command != resources.CoderVersionCommand {
+			return "", failure, nil // Another program of the spec may not know the subcommand.
+		}
+		return failure, "", nil
+	case run.Trouble != nil && run.Trouble.Reason == coderv1alpha1.ReasonUnschedulable && s.phaseLasted(upgradePatience):
+		return "", run.Trouble.Message, nil // There is room when the old pods have stopped.
+	case run.Trouble != nil && s.phaseLasted(upgradePatience):
+		return run.Trouble.Message, "", nil
+	case s.phaseLasted(schemaLimit):
+		return fmt.Sprintf("image %q was not pulled and started within %s by Job %q", s.upgrade.ToImage, schemaLimit, job.Name), "", nil
+	}
+	return "", "", ensure.Waits(coderv1alpha1.ReasonReconciling, framework.PollInterval, "Job %q tries the image", job.Name)
+}
+
+// lastWords returns what the newest container of a Job that failed reported.
+func lastWords(run *framework.JobRun) string {
+	for _, pod := range slices.Backward(run.Pods) {
+		if crash := podproblem.FindCrash(&pod); crash != nil {
+			ended := podproblem.LastTermination(&pod.Status.ContainerStatuses[0])
+			return strings.TrimSuffix(fmt.Sprintf("exit code %d: %s", crash.ExitCode, framework.Quote(podproblem.LastLine(ended.Message))), ": ")
+		}
+	}
+	return fmt.Sprintf("see kubectl logs -n %s job/%s", run.Job.Namespace, run.Job.Name)
+}
+
+// otherVersion returns a text if the image contains another minor version of Coder than its tag says.
+func (r *Reconciler) otherVersion(ctx context.Context, s *scope, run *framework.JobRun) string {
+	for _, pod := range run.Pods {
+		text, err := r.kit.Logs(ctx, framework.LogRequest{Namespace: pod.Namespace, Pod: pod.Name, Container: resources.ControlPlaneContainer})
+		words := strings.Fields(text) // For example "Coder v2.36.1".
+		if err == nil && len(words) > 1 && upgrade.Differ(words[1], upgrade.Reference(s.upgrade.ToImage)) {
+			return fmt.Sprintf("image %q contains Coder %s, which is not the version in its tag", s.upgrade.ToImage, framework.Quote(words[1]))
+		}
+	}
+	return ""
 }
 
 // backupTemplate returns the template of the schedule of the control plane, or nil.
@@ -514,7 +585,7 @@ func (s *scope) upgraded() *metav1.Condition {
 	reason, message := "", ""
 	switch u.Phase {
 	case coderv1alpha1.UpgradeChecking:
-		reason, message = coderv1alpha1.ReasonUpgradeChecking, fmt.Sprintf("the upgrade from Coder %s to %s begins; the version of the schema is read, and the old pods serve", u.FromVersion, to)
+		reason, message = coderv1alpha1.ReasonUpgradeChecking, fmt.Sprintf("the upgrade from Coder %s to %s begins; the image is pulled and the version of the schema is read, and the old pods serve", u.FromVersion, to)
 	case coderv1alpha1.UpgradeStopping:
 		reason, message = coderv1alpha1.ReasonUpgradeStopping, fmt.Sprintf("the pods of Coder %s stop", u.FromVersion)
 	case coderv1alpha1.UpgradeBackingUp:
@@ -529,7 +600,7 @@ func (s *scope) upgraded() *metav1.Condition {
 			message = fmt.Sprintf("Coder %s does not start again: %s; correct the cause, or set spec.image to an image that works; the upgrade was taken back", u.FromVersion, trouble.Message)
 		}
 	case coderv1alpha1.UpgradeReverted:
-		reason, message = coderv1alpha1.ReasonUpgradeReverted, fmt.Sprintf("Coder %s runs again, and the image %q is not tried again: set spec.image back or to another image, or repeat the attempt with the annotation %s: %q",
+		reason, message = coderv1alpha1.ReasonUpgradeReverted, fmt.Sprintf("Coder %s runs, and the image %q is not tried again: set spec.image back or to another image, or repeat the attempt with the annotation %s: %q",
 			u.FromVersion, u.ToImage, coderv1alpha1.AnnotationRetryUpgrade, attempt(u))
 	case coderv1alpha1.UpgradeFailed:
 		reason, message = coderv1alpha1.ReasonUpgradeFailed, fmt.Sprintf("Coder %s does not work, and the image stays; ", to)+s.wayBack()
@@ -552,7 +623,7 @@ func (s *scope) wayBack() string {
 	}
 	restore := "there is no backup of this upgrade"
 	if u.Backup != "" {
-		restore = fmt.Sprintf("or create a new CoderControlPlane with an empty database, spec.image: %q and spec.bootstrap.fromBackup.name: %q", u.FromImage, u.Backup)
+		restore = fmt.Sprintf("or create an empty database and set, in one change, spec.database to it, spec.image: %q and spec.bootstrap.fromBackup.name: %q, as kubectl coder upgrade revert does", u.FromImage, u.Backup)
 	}
 	return fmt.Sprintf("it has migrated the database from schema %d to %d, so Coder %s cannot use it any more; correct the cause, %s", u.SchemaBefore, u.SchemaAfter, u.FromVersion, restore)
 }

@@ -56,6 +56,7 @@ func (u *upgradeWorld) work() (busy bool) {
 	if busy = u.endSchemaJobs(u.schemas[0]); busy {
 		u.schemas = u.schemas[min(1, len(u.schemas)-1):]
 	}
+	busy = u.endJobs("-image-", "") || busy
 	busy = u.endBackups(u.backup) || busy
 	if u.Has("coder", &appsv1.Deployment{}) {
 		d := u.Deployment()
@@ -75,15 +76,27 @@ func (u *upgradeWorld) work() (busy bool) {
 // endSchemaJobs ends the Jobs that read the version of the schema.
 func (f *fixture) endSchemaJobs(version string) (busy bool) {
 	f.T.Helper()
-	jobs := &batchv1.JobList{}
-	f.List(jobs)
-	for i := range jobs.Items {
-		if job := &jobs.Items[i]; strings.Contains(job.Name, "-schema-") && len(job.Status.Conditions) == 0 {
-			controllertest.EndJob(f.Fixture.Fixture, job, batchv1.JobComplete, "", "schemaVersion="+version+"\n")
+	return f.endJobs("-schema-", "schemaVersion="+version+"\n")
+}
+
+// endJobs ends the Jobs with a part of a name.
+func (f *fixture) endJobs(part, message string) (busy bool) {
+	f.T.Helper()
+	for _, job := range f.jobs(part) {
+		if len(job.Status.Conditions) == 0 {
+			controllertest.EndJob(f.Fixture.Fixture, &job, batchv1.JobComplete, "", message)
 			busy = true
 		}
 	}
 	return busy
+}
+
+// jobs returns the Jobs with a part of a name.
+func (f *fixture) jobs(part string) []batchv1.Job {
+	f.T.Helper()
+	jobs := &batchv1.JobList{}
+	f.List(jobs)
+	return slices.DeleteFunc(jobs.Items, func(job batchv1.Job) bool { return !strings.Contains(job.Name, part) })
 }
 
 // endBackups ends the backups that have not ended.
@@ -171,12 +184,16 @@ func TestUpgradeInPhases(t *testing.T) {
 	f.mustBeIn(coderv1alpha1.UpgradeChecking)
 	f.mustHavePods(image230, 3)
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeChecking)
-	jobs := &batchv1.JobList{}
-	f.List(jobs)
-	if len(jobs.Items) != 1 || jobs.Items[0].Spec.Template.Spec.Containers[0].Image != "postgres:17" {
-		t.Fatalf("the Jobs are %+v", jobs.Items)
+	for part, image := range map[string]string{"-schema-": "postgres:17", "-image-": image236} {
+		if jobs := f.jobs(part); len(jobs) != 1 || jobs[0].Spec.Template.Spec.Containers[0].Image != image {
+			t.Fatalf("the Jobs %s are %+v", part, jobs)
+		}
 	}
-	controllertest.EndJob(f.Fixture.Fixture, &jobs.Items[0], batchv1.JobComplete, "", "schemaVersion=401\n")
+	f.endSchemaJobs("401")
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeChecking) // The image is not pulled.
+	f.mustHavePods(image230, 3)
+	f.endJobs("-image-", "")
 
 	// A pod that is terminating still uses the database.
 	f.addPod("1", runningContainer())
@@ -289,7 +306,95 @@ func TestARequiredBackup(t *testing.T) {
 	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
 }
 
-// An image that cannot be pulled, or that crashes before it migrates, is taken back.
+// An image that is not known to work stops no pod.
+func TestAnImageIsTriedFirst(t *testing.T) {
+	const image = "ghcr.io/coder/coder:v2.36.9"
+	ends := func(how batchv1.JobConditionType, exit int32, said string) func(*fixture, *batchv1.Job) {
+		return func(f *fixture, job *batchv1.Job) {
+			pod := controllertest.PodOf(job)
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "coder", State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Message: said},
+			}}}
+			f.Create(pod)
+			controllertest.EndJob(f.Fixture.Fixture, job, how, "", "")
+		}
+	}
+	troubled := func(status corev1.PodStatus) func(*fixture, *batchv1.Job) {
+		return func(f *fixture, job *batchv1.Job) {
+			pod := controllertest.PodOf(job)
+			pod.Status = status
+			f.Create(pod)
+			f.Reconcile()
+			f.mustBeIn(coderv1alpha1.UpgradeChecking)
+			f.Forward(upgradePatience)
+		}
+	}
+	for name, c := range map[string]struct {
+		command []string
+		log     string
+		act     func(*fixture, *batchv1.Job)
+		refused bool
+		says    string
+	}{
+		"it cannot be pulled": {
+			act: troubled(waitingContainer("ImagePullBackOff", "not found")), refused: true, says: `image "` + image + `" of container "coder" cannot be pulled`,
+		},
+		"it has no such program": {
+			act: ends(batchv1.JobFailed, 128, `exec: "/opt/coder": no such file`), refused: true, says: `"/opt/coder version" fails in image "` + image + `": exit code 128`,
+		},
+		"its node does not report": {act: func(f *fixture, _ *batchv1.Job) { f.Forward(schemaLimit) }, refused: true, says: "was not pulled and started within 10m0s"},
+		"it contains another version": {
+			act: ends(batchv1.JobComplete, 0, ""), log: "Coder v2.30.1\nFull build of Coder", refused: true, says: "contains Coder v2.30.1, which is not the version in its tag",
+		},
+		"it contains its version": {act: ends(batchv1.JobComplete, 0, ""), log: "Coder v2.36.1\nFull build of Coder"},
+		"no node has room now":    {act: troubled(unschedulable()), says: "it is not known whether the image works"},
+		"another program":         {command: []string{"/wrapper"}, act: ends(batchv1.JobFailed, 1, "no such subcommand"), says: "no such subcommand"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Command = c.command })
+			f.logs.current = c.log
+			u := f.withWorld()
+			f.World = func() bool { return f.endSchemaJobs("412") || f.PodsReady(*f.Deployment().Spec.Replicas) }
+			f.wants(image)
+			f.Settle()
+			f.mustBeIn(coderv1alpha1.UpgradeChecking)
+			c.act(f, &f.jobs("-image-")[0])
+			f.Settle()
+			if !c.refused {
+				if got := f.mustBeIn(coderv1alpha1.UpgradeMigrating); !strings.Contains(got.Message, c.says) {
+					t.Errorf("the message %q does not contain %q", got.Message, c.says)
+				}
+				return
+			}
+			u.World = u.work
+			f.Settle()
+			before := f.mustBeIn(coderv1alpha1.UpgradeReverted)
+			f.mustHavePods(image230, 1)
+			f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeReverted, image, c.says, "no pod was stopped")
+			f.MustBe("with an image that does not work", controllertest.KstatusFailed)
+			if n := f.Events.Count("Warning " + coderv1alpha1.ReasonUpgradeReverted); n != 1 || f.Events.Count("Normal "+coderv1alpha1.ReasonUpgradeStopping) != 0 {
+				t.Errorf("the Events are %q", f.Events.All())
+			}
+
+			// The same image, which somebody has pushed since.
+			f.logs.current = ""
+			f.Forward(time.Minute)
+			f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+				cp.Annotations = map[string]string{coderv1alpha1.AnnotationRetryUpgrade: attempt(before)}
+			})
+			f.Settle()
+			f.mustHavePods(image, 1)
+		})
+	}
+}
+
+func unschedulable() corev1.PodStatus {
+	return corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "Insufficient cpu",
+	}}}
+}
+
+// An image that crashes before it migrates, or that another node cannot pull, is taken back.
 func TestAnUpgradeIsTakenBack(t *testing.T) {
 	for name, status := range map[string]corev1.PodStatus{
 		"it cannot be pulled": waitingContainer("ImagePullBackOff", "not found"),
@@ -349,7 +454,7 @@ func TestAMigratedDatabaseIsNotGivenToTheOldCoder(t *testing.T) {
 		hold    bool
 		says    []string
 	}{
-		"migrated":            {schemas: []string{"412", "556"}, says: []string{"from schema 412 to 556", "spec.bootstrap.fromBackup.name: \"coder-upgrade-", `spec.image: "` + image230 + `"`}},
+		"migrated":            {schemas: []string{"412", "556"}, says: []string{"from schema 412 to 556", "spec.bootstrap.fromBackup.name: \"coder-upgrade-", "kubectl coder upgrade revert", `spec.image: "` + image230 + `"`}},
 		"half migrated":       {schemas: []string{"412", "556 dirty"}, says: []string{"from schema 412 to 556"}},
 		"nobody knows":        {schemas: []string{"412", ""}, says: []string{"the schema could not be read", "that Coder does not start, and changes nothing"}},
 		"the spec holds it":   {schemas: []string{"412"}, hold: true, says: []string{"correct the cause"}},
@@ -656,6 +761,7 @@ func TestAThirdImageWaitsForThePodsOfTheSecond(t *testing.T) {
 	}
 
 	// Such a pod may migrate as long as it exists.
+	f.endJobs("-image-", "")
 	f.addPod("9", runningContainer())
 	f.PodsReady(0)
 	f.Settle()

@@ -26,6 +26,8 @@ type JobRun struct {
 	Ended batchv1.JobConditionType
 	// Result is the termination message of the newest container that wrote one, as name=value lines.
 	Result map[string]string
+	// Pods are the pods of the Job, oldest first.
+	Pods []corev1.Pod
 	// Trouble is the reason why a running Job does not progress, or nil.
 	Trouble *Problem
 }
@@ -52,19 +54,18 @@ func (t *Toolkit) RunJob(ctx context.Context, p *Pass, desired *batchv1.Job) (*J
 		}
 	}
 	run := &JobRun{Job: job, Ended: podproblem.JobEnd(job)}
-	pods, err := t.podsOf(ctx, job)
-	if err != nil {
+	if run.Pods, err = t.podsOf(ctx, job); err != nil {
 		return nil, err
 	}
-	for i := range pods {
-		for _, status := range pods[i].Status.ContainerStatuses {
+	for i := range run.Pods {
+		for _, status := range run.Pods[i].Status.ContainerStatuses {
 			if ended := podproblem.LastTermination(&status); ended != nil && ended.Message != "" {
 				run.Result = lines(ended.Message)
 			}
 		}
 	}
 	if run.Ended == "" {
-		run.Trouble = jobTrouble(pods)
+		run.Trouble = jobTrouble(run.Pods)
 	}
 	return run, nil
 }

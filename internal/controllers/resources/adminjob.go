@@ -46,12 +46,7 @@ func AdminJob(cp *coderv1alpha1.CoderControlPlane, w Workload, credentialsSecret
 // adminPod returns a pod of coderd that runs another command.
 func adminPod(cp *coderv1alpha1.CoderControlPlane, w Workload, credentialsSecret string) corev1.PodSpec {
 	pod, container := taskPod(cp, w)
-	entry := container.Command
-	if len(entry) == 0 {
-		entry = []string{"/opt/coder"}
-	}
-	// The entry point of the image is "coder server", which accepts no other subcommand.
-	container.Command = append(slices.Clone(entry), serverCommand, "create-admin-user")
+	container.Command = subcommand(container, serverCommand, "create-admin-user")
 	container.Args = argumentsOf(container.Args, flagDatabase, flagDatabaseAuth)
 	container.Env = Overlaid(container.Env, []corev1.EnvVar{
 		FromSecret("CODER_USERNAME", credentialsSecret, coderv1alpha1.SecretKeyUsername),
@@ -60,6 +55,15 @@ func adminPod(cp *coderv1alpha1.CoderControlPlane, w Workload, credentialsSecret
 	})
 	pod.Containers = []corev1.Container{container}
 	return pod
+}
+
+// subcommand returns the command for another subcommand of Coder. The entry point of the image is "coder server", which
+// accepts none.
+func subcommand(container corev1.Container, names ...string) []string {
+	if len(container.Command) == 0 {
+		return append([]string{coderProgram}, names...)
+	}
+	return append(slices.Clone(container.Command), names...)
 }
 
 // taskPod returns a pod like that of coderd for a Job, and its container. The resources of the

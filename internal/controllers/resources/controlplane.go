@@ -119,6 +119,19 @@ func DatabaseSecret(cp *coderv1alpha1.CoderControlPlane) (name, key string) {
 	return "", ""
 }
 
+// DatabaseSecretOf returns the Secret and the key from which Coder's container of a pod template gets the URL of its
+// database. Both are empty if there is none.
+func DatabaseSecretOf(w Workload, template *corev1.PodTemplateSpec) (name, key string) {
+	if c := containerNamed(template.Spec.Containers, PodContainer(w)); c != nil {
+		for _, variable := range c.Env {
+			if from := variable.ValueFrom; variable.Name == EnvDatabase && from != nil && from.SecretKeyRef != nil {
+				name, key = from.SecretKeyRef.Name, from.SecretKeyRef.Key
+			}
+		}
+	}
+	return name, key
+}
+
 // DatabaseConfigured reports whether the spec configures a database for coderd: in database,
 // extraEnv, envFrom or podTemplate, or as an argument.
 func DatabaseConfigured(cp *coderv1alpha1.CoderControlPlane, w Workload) bool {

@@ -110,13 +110,18 @@ func DatabaseJob(cp *coderv1alpha1.CoderControlPlane, w Workload, job DatabaseJo
 				{Action: batchv1.PodFailurePolicyActionFailJob, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
 					ContainerName: ptr.To(databaseContainer), Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{hopeless},
 				}},
-				{Action: batchv1.PodFailurePolicyActionIgnore, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
-					{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
-				}},
+				disruptionIsNoFailure(),
 			}},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod},
 		},
 	}, nil
+}
+
+// disruptionIsNoFailure returns the rule that a pod that was evicted is replaced, and does not count.
+func disruptionIsNoFailure() batchv1.PodFailurePolicyRule {
+	return batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionIgnore, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
+		{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
+	}}
 }
 
 // writableVolumes returns the security context of a pod whose user may write to its volumes.

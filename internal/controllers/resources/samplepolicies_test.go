@@ -17,7 +17,7 @@ import (
 // TestSamplePoliciesLetJobsReachTheDatabase checks that config/samples/networkpolicies.yaml, which denies what it does not
 // allow, selects the pods that connect to the database.
 func TestSamplePoliciesLetJobsReachTheDatabase(t *testing.T) {
-	file, err := os.Open("../../../../config/samples/networkpolicies.yaml")
+	file, err := os.Open("../../../config/samples/networkpolicies.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
