@@ -166,7 +166,14 @@ Y
 run kube-proxy "$BIN/kube-proxy" --config "$NODE_STATE/proxy.yaml"
 # It enforces NetworkPolicies, and does nothing else. It ends if its node is not registered yet, and up.sh counts that.
 until_ok 120 "the node to be registered" kubectl_admin get node "$NODE_NAME"
-run kube-router "$BIN/kube-router" --kubeconfig "$KUBECONFIG_ADMIN" --hostname-override "$NODE_NAME" --service-cluster-ip-range "$SVC_CIDRS" \
+# Its release 2.1.0, the only one that the module proxy serves, names the sets of IPv6 addresses inet6:KUBE-…, but not in its rules.
+mkdir -p "$NODE_STATE/kube-router"
+cat >"$NODE_STATE/kube-router/ip6tables-restore" <<Y
+#!/bin/sh
+sed 's/--match-set KUBE-/--match-set inet6:KUBE-/g' | exec "$(command -v ip6tables-restore)" "\$@"
+Y
+chmod +x "$NODE_STATE/kube-router/ip6tables-restore"
+run kube-router env "PATH=$NODE_STATE/kube-router:$PATH" "$BIN/kube-router" --kubeconfig "$KUBECONFIG_ADMIN" --hostname-override "$NODE_NAME" --service-cluster-ip-range "$SVC_CIDRS" \
   "--enable-ipv4=$([[ "$FAMILIES" == *4* ]] && echo true || echo false)" "--enable-ipv6=$([[ "$FAMILIES" == *6* ]] && echo true || echo false)"
 [ "$NODE" != 1 ] || run volumes "$HERE/volumes.sh"
 exec "$BIN/pause"
