@@ -166,7 +166,19 @@ Y
 run kube-proxy "$BIN/kube-proxy" --config "$NODE_STATE/proxy.yaml"
 # It enforces NetworkPolicies, and does nothing else. It ends if its node is not registered yet, and up.sh counts that.
 until_ok 120 "the node to be registered" kubectl_admin get node "$NODE_NAME"
-run kube-router "$BIN/kube-router" --kubeconfig "$KUBECONFIG_ADMIN" --hostname-override "$NODE_NAME" --service-cluster-ip-range "$SVC_CIDRS" \
+# Its release 2.1.0, the only one that the module proxy serves, has two faults with IPv6: its rules lack the prefix inet6: in the
+# names of its sets, and refuse the neighbor discovery of pods with policies, which IPv4 has in ARP.
+mkdir -p "$NODE_STATE/kube-router"
+cat >"$NODE_STATE/kube-router/ip6tables-restore" <<Y
+#!/bin/sh
+rules=
+for chain in INPUT FORWARD OUTPUT; do for type in 135 136; do
+  rules="\$rules-A KUBE-ROUTER-\$chain -p ipv6-icmp -m icmp6 --icmpv6-type \$type -m comment --comment neighbors -j ACCEPT\\\\n"
+done; done
+sed "/--comment neighbors/d; s/--match-set KUBE-/--match-set inet6:KUBE-/g; 0,/^-A /s/^-A /\$rules&/" | exec "$(command -v ip6tables-restore)" "\$@"
+Y
+chmod +x "$NODE_STATE/kube-router/ip6tables-restore"
+run kube-router env "PATH=$NODE_STATE/kube-router:$PATH" "$BIN/kube-router" --kubeconfig "$KUBECONFIG_ADMIN" --hostname-override "$NODE_NAME" --service-cluster-ip-range "$SVC_CIDRS" \
   "--enable-ipv4=$([[ "$FAMILIES" == *4* ]] && echo true || echo false)" "--enable-ipv6=$([[ "$FAMILIES" == *6* ]] && echo true || echo false)"
 [ "$NODE" != 1 ] || run volumes "$HERE/volumes.sh"
 exec "$BIN/pause"

@@ -142,7 +142,10 @@ func (c *licensed) licenses(t *testing.T) {
 	text := coderdtest.NewLicense(coderdtest.License{UUID: id, FeatureSet: "premium", Features: map[string]int64{"user_limit": 9007199254740993}, Expires: expires})
 	claims := must[coderd.LicenseClaims](t)(coderd.ParseLicense(text + "\n"))
 
-	for _, wrong := range []string{"nonsense", "a.b.c", text + "x", coderdtest.NewLicense(coderdtest.License{Expires: time.Now().Add(-time.Hour)})} {
+	for _, wrong := range []string{
+		"nonsense", "a.b.c", text + "x", coderdtest.NewLicense(coderdtest.License{Expires: time.Now().Add(-time.Hour)}),
+		coderdtest.NewLicense(coderdtest.License{IssuedAt: time.Now().Add(time.Hour)}),
+	} {
 		_, err := c.admin.AddLicense(ctx, wrong)
 		expect(t, err, refusal{http.StatusBadRequest, "Invalid license", nil})
 	}

@@ -42,7 +42,8 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 130' INT
-trap 'exit 143' TERM HUP
+# A second signal, such as those of timeout, must not end finish.
+trap 'trap "" INT TERM HUP; exit 143' TERM HUP
 
 run "$HERE/up.sh"
 # Stops waiting if test-e2e.sh, which builds, was killed.

@@ -56,7 +56,8 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 130' INT
-trap 'exit 143' TERM HUP
+# A second signal, such as those of timeout, must not end finish.
+trap 'trap "" INT TERM HUP; exit 143' TERM HUP
 
 # The programs and images of all clusters are built first, once. The clusters start while the tests are built.
 "$HERE/packages.sh"

@@ -33,12 +33,14 @@ import (
 // coder is a running Coder. The answer to a request for one contains its exported fields.
 type coder struct {
 	URL, Token string
-	used, bare bool
-	client     *codersdk.Client
-	api        *coderd.API
-	first      codersdk.CreateFirstUserResponse
-	database   database.Store
-	pubsub     pubsub.Pubsub
+	used       bool
+	// once is true if no other test can use it: it began without users, or has another replica.
+	once     bool
+	client   *codersdk.Client
+	api      *coderd.API
+	first    codersdk.CreateFirstUserResponse
+	database database.Store
+	pubsub   pubsub.Pubsub
 }
 
 // work is what the requests do. It runs in the goroutine of the test, as the helper requires.
@@ -91,17 +93,18 @@ type server struct {
 // coder returns a Coder that nobody uses, without licenses. It has a first user, or, if it is to be bare, no user.
 func (s *server) coder(body *json.Decoder) any {
 	c := &coder{used: true}
-	_ = body.Decode(&c.bare)
+	_ = body.Decode(&c.once)
+	bare := c.once
 	for _, known := range s.all {
-		if !known.used && !c.bare {
+		if !known.used && !bare {
 			known.used = true
 			return known
 		}
 	}
 	c.database, c.pubsub = dbtestutil.NewDB(s.t)
 	c.client, _, c.api, c.first = coderdenttest.NewWithAPI(s.t, &coderdenttest.Options{
-		DontAddLicense: true, DontAddFirstUser: c.bare,
-		Options: &coderdtest.Options{IncludeProvisionerDaemon: !c.bare, Database: c.database, Pubsub: c.pubsub},
+		DontAddLicense: true, DontAddFirstUser: bare,
+		Options: &coderdtest.Options{IncludeProvisionerDaemon: !bare, Database: c.database, Pubsub: c.pubsub},
 	})
 	c.URL, c.Token = c.client.URL.String(), c.client.SessionToken()
 	s.all = append(s.all, c)
@@ -124,6 +127,7 @@ func (s *server) replica(body *json.Decoder) any {
 	var url string
 	_ = body.Decode(&url)
 	c := s.of(url)
+	c.once = true
 	client, _, _, _ := coderdenttest.NewWithAPI(s.t, &coderdenttest.Options{
 		DontAddLicense: true, DontAddFirstUser: true, Options: &coderdtest.Options{Database: c.database, Pubsub: c.pubsub},
 	})
@@ -154,7 +158,7 @@ func (s *server) release(body *json.Decoder) any {
 	var url string
 	_ = body.Decode(&url)
 	c := s.of(url)
-	c.used = c.bare
+	c.used = c.once
 	return struct{}{}
 }
 

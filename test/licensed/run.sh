@@ -27,7 +27,7 @@ if [ "${1:-}" = --inside ]; then
   as_postgres "$PG_BIN/initdb" -D /mnt/data -A trust -U postgres --no-sync >"$logs/postgres.log"
   as_postgres "$PG_BIN/postgres" -D /mnt/data -k /mnt -c listen_addresses=127.0.0.1 -c max_connections=500 -c fsync=off >>"$logs/postgres.log" 2>&1 &
   until_ok 60 "PostgreSQL" "$PG_BIN/pg_isready" -h 127.0.0.1 -q || { tail_of "$logs/postgres.log"; die "PostgreSQL does not start"; }
-  "$HELPER" -test.run '^TestServe$' -test.timeout 30m >"$logs/helper.log" 2>&1 &
+  "$HELPER" -test.run '^TestServe$' -test.timeout 0 >"$logs/helper.log" 2>&1 &
   helper=$!
   url() { sed -n 's/^{"url": "\(.*\)"}$/\1/p' "$logs/helper.log"; }
   ready() { [ -n "$(url)" ]; }

@@ -7,5 +7,5 @@
 // A test can set the clock. Builds finish at once, or when the test requests it. Any request can be
 // made to fail. With WithLicensing the server behaves like the build of Coder that supports
 // licenses. Those responses follow the source code of Coder v2.30. make test-licensed compares
-// them with a real Coder: if CODER_LICENSED_URL is set, such a server is a proxy in front of a real one.
+// them with a real Coder 2.36.1: if CODER_LICENSED_URL is set, such a server is a proxy in front of a real one.
 package coderdtest

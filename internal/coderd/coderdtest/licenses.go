@@ -33,6 +33,8 @@ type License struct {
 	GraceEnds time.Time
 	// NotBefore is the begin of its term. Zero means two years before Expires.
 	NotBefore time.Time
+	// IssuedAt is when it was made. Zero means NotBefore. Coder refuses a license that was made in the future.
+	IssuedAt time.Time
 	// DeploymentIDs are the deployments that may use it. Empty means any.
 	DeploymentIDs []string
 }
@@ -83,9 +85,12 @@ func NewLicense(l License) string {
 	if l.NotBefore.IsZero() {
 		l.NotBefore = l.Expires.AddDate(-2, 0, 0)
 	}
+	if l.IssuedAt.IsZero() {
+		l.IssuedAt = l.NotBefore
+	}
 	claims := licenseClaims{
 		ID: l.UUID.String(), Issuer: "coderdtest",
-		IssuedAt: l.NotBefore.Unix(), NotBefore: l.NotBefore.Unix(), ExpiresAt: l.GraceEnds.Unix(), LicenseExpires: l.Expires.Unix(),
+		IssuedAt: l.IssuedAt.Unix(), NotBefore: l.NotBefore.Unix(), ExpiresAt: l.GraceEnds.Unix(), LicenseExpires: l.Expires.Unix(),
 		AccountType: "salesforce", AccountID: "coderdtest", DeploymentIDs: l.DeploymentIDs,
 		Trial: l.Trial, FeatureSet: codersdk.FeatureSet(l.FeatureSet), Version: 3, Features: map[codersdk.FeatureName]int64{},
 	}
@@ -245,7 +250,7 @@ func (s *Server) checkLicense(text string) (claims licenseClaims, raw map[string
 	}
 	now := s.clock.Now()
 	switch {
-	case claims.ExpiresAt != 0 && !claims.until().After(now):
+	case claims.ExpiresAt != 0 && !claims.until().After(now), time.Unix(claims.IssuedAt, 0).After(now):
 		unusable(anything)
 	case claims.Version != 3:
 		unusable("license must be version 3")

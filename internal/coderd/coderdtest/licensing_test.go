@@ -27,7 +27,7 @@ func TestLicensesRunOutByTheClock(t *testing.T) {
 	server := coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(clock))
 	client := newClient(t, server, server.AddUser("ada", "owner"))
 	if !server.AddLicense(coderdtest.NewLicense(coderdtest.License{
-		FeatureSet: "enterprise", NotBefore: begin.AddDate(0, 0, 1), Expires: begin.AddDate(0, 0, 100), GraceEnds: begin.AddDate(0, 0, 110),
+		FeatureSet: "enterprise", IssuedAt: begin, NotBefore: begin.AddDate(0, 0, 1), Expires: begin.AddDate(0, 0, 100), GraceEnds: begin.AddDate(0, 0, 110),
 	})) {
 		t.Fatal("the license is not taken")
 	}

@@ -233,7 +233,9 @@ func TestItLooksAgainWhenSomethingIsDue(t *testing.T) {
 func TestTheOldLicenseStaysUntilTheNewOneCounts(t *testing.T) {
 	f := newLicensedFixture(t)
 	old := license(100)
-	next := coderdtest.NewLicense(coderdtest.License{FeatureSet: "premium", NotBefore: begin.Add(90 * time.Minute), Expires: begin.AddDate(1, 0, 0)})
+	next := coderdtest.NewLicense(coderdtest.License{
+		FeatureSet: "premium", IssuedAt: begin, NotBefore: begin.Add(90 * time.Minute), Expires: begin.AddDate(1, 0, 0),
+	})
 	f.want(old, ensure.Ready, coderv1alpha1.ReasonApplied)
 	result := f.want(next, ensure.Ready, coderv1alpha1.ReasonApplied)
 	if !strings.Contains(result.Message, "becomes valid later; the previous license stays until then") || result.Allowance.Tier != "premium" {

@@ -127,15 +127,18 @@ func Crash[S any](t *testing.T, least int, scenarios map[string]S, start func(*t
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/answer lost=%t", name, lost), func(t *testing.T) {
 				t.Parallel()
-				kubetest.EachStep(t, least, func(at int) bool {
-					f, run, resume := start(t, s)
-					f.Fault.Set(at, lost)
-					run()
-					struck := f.Fault.Struck()
-					f.Fault.Set(0, false)
-					resume()
-					if t.Failed() {
-						t.Fatalf("after a crash at step %d", at)
+				kubetest.EachStep(t, least, func(at int) (struck bool) {
+					// A test of its own, so that its server is free for the next one: with a real Coder a server costs seconds.
+					passed := t.Run(fmt.Sprintf("step %d", at), func(t *testing.T) {
+						f, run, resume := start(t, s)
+						f.Fault.Set(at, lost)
+						run()
+						struck = f.Fault.Struck()
+						f.Fault.Set(0, false)
+						resume()
+					})
+					if !passed {
+						t.FailNow()
 					}
 					return struck
 				})
