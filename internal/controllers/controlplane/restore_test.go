@@ -241,8 +241,8 @@ func TestARestoreIntoAnotherDatabaseNeedsTheOldImage(t *testing.T) {
 	}
 }
 
-// A control plane that was made from a backup restores another one into another database.
-func TestASecondRestore(t *testing.T) {
+// secondRestore returns a control plane that was made from a backup, and restores another one into another database.
+func secondRestore(t *testing.T) *fixture {
 	f := newFixture(t, newControlPlane(fromBackup, inDatabase("db")), databaseSecret(), completeBackup())
 	f.Settle()
 	f.restoreEnds(batchv1.JobComplete, restoredFrom)
@@ -257,6 +257,11 @@ func TestASecondRestore(t *testing.T) {
 		cp.Spec.Bootstrap.FromBackup.Name = "other"
 	})
 	f.Settle()
+	return f
+}
+
+func TestASecondRestore(t *testing.T) {
+	f := secondRestore(t)
 	f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionFalse, coderv1alpha1.ReasonRestoreRunning)
 	if f.database() != "db" {
 		t.Errorf("the pods have the database of Secret %q before it is restored", f.database())
@@ -264,6 +269,24 @@ func TestASecondRestore(t *testing.T) {
 	f.restoreEnds(batchv1.JobComplete, restoredFrom)
 	if got := f.Object().Status.Restore; f.database() != "second" || got == nil || got.Backup != "other" {
 		t.Errorf("the pods have the database of Secret %q, and status.restore is %+v", f.database(), got)
+	}
+}
+
+// The old pods stop before pods with the restored database start, whatever fails in between.
+func TestASecondRestoreStopsTheOldPodsFirst(t *testing.T) {
+	for at := range 20 {
+		f := secondRestore(t)
+		controllertest.EndJob(f.Fixture.Fixture, f.restoreJob(), batchv1.JobComplete, "", restoredFrom)
+		f.Fault.Set(at, false)
+		for pass := 0; f.database() == "db" && pass < 20; pass++ {
+			_, _ = f.Try()
+			if f.Fault.Struck() {
+				f.Fault.Set(0, false)
+			}
+		}
+		if got := f.Deployment().Spec.Strategy.Type; f.database() != "second" || got != appsv1.RecreateDeploymentStrategyType {
+			t.Errorf("with a failure at write %d the pods get the database of Secret %q by %s", at, f.database(), got)
+		}
 	}
 }
 
