@@ -58,6 +58,13 @@ var backupTransitions = []transition{
 	{name: "a restore into another database", kinds: []string{controlPlane}, at: "spec.bootstrap", says: "change spec.database to an empty one at the same time",
 		before: "database: {secretRef: {name: a}}", bad: "database: {secretRef: {name: a}}\nbootstrap: {fromBackup: {name: a}}",
 		good: "database: {secretRef: {name: b}}\nbootstrap: {fromBackup: {name: a}}", status: "{version: v2.36.1}"},
+	{name: "the same restore into another database", kinds: []string{controlPlane}, at: "spec.bootstrap", says: "with a backup that was not restored before",
+		before: "database: {secretRef: {name: a}}", bad: "database: {secretRef: {name: b}}\nbootstrap: {fromBackup: {name: a}}",
+		good: "database: {secretRef: {name: b}}\nbootstrap: {fromBackup: {name: c}}", status: "{restore: {backup: a}}"},
+	{name: "the same restore of files into another database", kinds: []string{controlPlane}, at: "spec.bootstrap", says: "with a backup that was not restored before",
+		before: "database: {secretRef: {name: a}}",
+		bad:    "database: {secretRef: {name: b}}\nbootstrap: {fromBackup: {files: {persistentVolumeClaim: {claimName: v}, directory: d}}}",
+		good:   "database: {secretRef: {name: b}}", status: "{restore: {backup: v/d}}"},
 	{name: "another backup", kinds: []string{backup}, at: "spec", says: "create another CoderBackup",
 		before: "{}", bad: "destination: {persistentVolumeClaim: {claimName: b}}", good: "deletionPolicy: Retain"},
 }
