@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# testenvironment.sh: the environment of the unit and integration tests. Sourced after settings.sh and lib.sh, in the
+# environment.sh: the environment of the unit and integration tests. Sourced after settings.sh and lib.sh, in the
 # repository's directory.
 if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
   "$HERE/build.sh" etcd apiserver

@@ -110,6 +110,7 @@ func (r *workspaceRun) testers(ctx context.Context, c *Cluster) (map[client.Obje
 	var list coderv1alpha1.CoderControlPlaneList
 	if err := c.List(ctx, &list, client.InNamespace(r.selection.namespace(c))); err != nil {
 		if apierrors.IsForbidden(err) {
+			fmt.Fprintln(r.ErrOut, "the workspaces of tests are not left out, because you may not list control planes")
 			return nil, nil
 		}
 		return nil, fmt.Errorf("listing the control planes, to leave out the workspaces of tests: %w", err)

@@ -103,8 +103,8 @@ func (r *upgradeRevertRun) revertible(cp *coderv1alpha1.CoderControlPlane) error
 	switch {
 	case u == nil || u.Phase != coderv1alpha1.UpgradeFailed:
 		return fmt.Errorf("no upgrade of %s/%s has failed; see kubectl coder upgrade status", cp.Namespace, cp.Name)
-	case u.SchemaAfter == 0 || u.SchemaAfter == u.SchemaBefore:
-		return fmt.Errorf("the upgrade is not known to have migrated the database, so try the old image first: set spec.image to %q", u.FromImage)
+	case !r.print && (u.SchemaAfter == 0 || u.SchemaAfter == u.SchemaBefore):
+		return fmt.Errorf("the upgrade is not known to have migrated the database, so try the old image first: set spec.image to %q; that ends the upgrade, so keep what --print shows", u.FromImage)
 	case u.Backup == "":
 		return errors.New("there is no backup of this upgrade: correct its cause, which kubectl coder upgrade status shows, or restore another backup")
 	case cp.Status.Restore != nil && cp.Status.Restore.Backup == u.Backup:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test-e2e-group.sh TEST BUILT FLAG...: starts the cluster CLUSTER_NAME, runs one test of bin/e2e.test on it once the file
-# BUILT is there, with these flags, and removes the cluster. Started by test-e2e.sh alone, which builds what it needs.
+# group.sh TEST BUILT FLAG...: starts the cluster CLUSTER_NAME, runs one test of bin/e2e.test on it once the file
+# BUILT is there, with these flags, and removes the cluster. Started by run.sh alone, which builds what it needs.
 set -euo pipefail
 case "$1" in
   TestIPv6Only) export CLUSTER_FAMILY=ipv6 ;;
@@ -46,7 +46,7 @@ trap 'exit 130' INT
 trap 'trap "" INT TERM HUP; exit 143' TERM HUP
 
 run "$HERE/up.sh"
-# Stops waiting if test-e2e.sh, which builds, was killed.
+# Stops waiting if run.sh, which builds, was killed.
 until [ -e "$built" ]; do run sleep 1 && kill -0 "$PPID"; done
 run "$HERE/load-image.sh" bin/coder-k8s.tar
 eval "$("$HERE/env.sh")"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test-e2e.sh [GO TEST FLAG...]: the end-to-end tests. Each test of test/e2e is a scenario with its own cluster, and
-# runs in test-e2e-group.sh, all at the same time, because they mostly wait. The output of a test is printed when it ends,
+# run.sh [GO TEST FLAG...]: the end-to-end tests. Each test of test/e2e is a scenario with its own cluster, and
+# runs in group.sh, all at the same time, because they mostly wait. The output of a test is printed when it ends,
 # and the summary of all at the end. Without -run those of NIGHTLY, which need clusters of another kind, are left out
 # (make test-nightly). With -run only the necessary clusters are started: -run
 # 'TestOperation/TLS'. E2E_KEEP=1 keeps the clusters, to debug failures. TEST_RESULTS is a directory for the runner's

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test-licensed.sh [GO TEST FLAG...]: runs the tests of licensed features against real Coders, which Coder's own test helper
+# run.sh [GO TEST FLAG...]: runs the tests of licensed features against real Coders, which Coder's own test helper
 # starts with test licenses (test/licensed), and a temporary PostgreSQL. Root. TEST_RESULTS is a directory for the log.
 #
 # All of it runs in a network of its own, because the helper wants PostgreSQL's usual port, and as the children of one process,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install-test.sh: tests the variants of the installation on the cluster of the current KUBECONFIG, one after the
+# cluster-test.sh: tests the variants of the installation on the cluster of the current KUBECONFIG, one after the
 # other, with a real Coder that must not change. The image must be available to the cluster, and the operator not
 # installed. E2E_POSTGRES_URL is the PostgreSQL of that cluster; the script creates a database there. Takes two to
 # four minutes.

@@ -31,7 +31,7 @@ const (
 	deletionLimit = 5 * time.Minute
 )
 
-// Names of the steps in addition to those of package workload.
+// Names of the steps in addition to those of package framework.
 const (
 	stepControlPlane = "control plane"
 	stepJob          = "job"

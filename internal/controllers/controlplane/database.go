@@ -27,7 +27,7 @@ func (s *scope) databaseMissing() *framework.Problem {
 }
 
 // databaseSecretMissing describes a missing Secret of spec.database, or a missing key in it. A Secret
-// that only spec.extraEnv names is described like every other reference, by workload/references.go.
+// that only spec.extraEnv names is described like every other reference, by framework/references.go.
 func (s *scope) databaseSecretMissing(reference resources.Reference, key string) *framework.Problem {
 	secret, _ := resources.DatabaseSecret(s.cp)
 	if secret == "" || reference.Kind != resources.KindSecret || reference.Name != secret {

@@ -1,7 +1,7 @@
 // Package controlplane reconciles CoderControlPlane. From the spec it creates a running Coder, gets
 // the operator's access to it, and reports progress and problems in the status.
 //
-// A pass is a list of steps over a scope. Most of the steps come from package workload. The control
+// A pass is a list of steps over a scope. Most of the steps come from package framework. The control
 // plane's own steps decide the prefix of object names, check whether Coder answers, get the
 // operator's access, and apply the license. A failed step blocks only the steps that need its
 // result. For example, a failure to grant permissions in one namespace blocks nothing else. A
@@ -16,7 +16,7 @@
 // An upgrade to another minor version goes through phases (upgrade.go). They are recorded in
 // status.upgrade.
 //
-// Invariants in addition to those of package workload:
+// Invariants in addition to those of package framework:
 //
 //   - A working Coder is checked once an hour, whatever the reason for other passes is.
 //     Code that sees earlier that Coder rejects the operator's token or does not work

@@ -155,7 +155,7 @@ const (
 	stepAdvance = "progress of the upgrade"
 )
 
-// stepsFor returns the control plane's own steps and those that all kinds share (workload/steps.go).
+// stepsFor returns the control plane's own steps and those that all kinds share (framework/steps.go).
 func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 	if s.Deleting() {
 		return []framework.Step{

@@ -24,12 +24,16 @@ const (
 	// annotationGeneration on the Job of a restore is the generation of the control plane for which it
 	// was created.
 	annotationGeneration = "coder.com/generation"
+	// annotationTarget, on the Job, is the backup that it restores, and the Secret and key of the database.
+	annotationTarget = "coder.com/restore-target"
 )
 
 // restoreDatabase restores the backup of spec.bootstrap into the database, once, before the
 // Deployment is created or gets this database. Until then the Deployment and everything that needs it waits.
 func (r *Reconciler) restoreDatabase(ctx context.Context, s *scope) error {
 	from := s.restoreSource()
+	// Pods with the old database must not run beside those with the new one.
+	s.Workload.StopFirst = s.Workload.StopFirst || from != nil && s.otherDatabase()
 	if s.cp.Status.Restore != nil && (from == nil || restored(&s.cp.Status, from)) {
 		// The result is recorded, so the Job is not needed any more.
 		if err := r.kit.DeleteJob(ctx, &s.Pass, s.restoreJobName()); ensure.Stopped(err) == nil {
@@ -50,9 +54,11 @@ func (r *Reconciler) restoreDatabase(ctx context.Context, s *scope) error {
 		return err
 	case err != nil:
 		return err
+	case s.restore.Job.Annotations[annotationTarget] != job.Annotations[annotationTarget]:
+		// Its result is none of this restore. It restores in one transaction, so it can be ended at any time.
+		s.restore = nil
+		return cmp.Or(r.kit.DeleteJob(ctx, &s.Pass, job.Name), error(ensure.Waits(coderv1alpha1.ReasonRestoreRunning, framework.ConflictInterval, "the restore starts again")))
 	case s.restore.Ended == batchv1.JobComplete:
-		// Pods with the old database must not run beside those with the new one.
-		s.Workload.StopFirst = s.Workload.StopFirst || s.otherDatabase()
 		return nil
 	case s.restore.Ended == batchv1.JobFailed && s.restore.Job.Annotations[annotationGeneration] != job.Annotations[annotationGeneration]:
 		// The change of the spec may have removed the cause. A failed restore has changed nothing.
@@ -136,7 +142,10 @@ func (r *Reconciler) restoreJob(ctx context.Context, s *scope, from *coderv1alph
 	if err != nil {
 		return nil, ensure.Fails(coderv1alpha1.ReasonDatabaseUnsuitable, 0, "%s", err.Error())
 	}
-	built.Annotations = map[string]string{annotationGeneration: strconv.FormatInt(s.cp.Generation, 10)}
+	secret, key, _ := databaseKey(s.cp)
+	built.Annotations = map[string]string{
+		annotationGeneration: strconv.FormatInt(s.cp.Generation, 10), annotationTarget: sourceName(from) + " " + secret + "/" + key,
+	}
 	return built, nil
 }
 

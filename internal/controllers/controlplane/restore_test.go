@@ -1,13 +1,16 @@
 package controlplane
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
@@ -272,12 +275,41 @@ func TestASecondRestore(t *testing.T) {
 	}
 }
 
+// A Job that restores into another database, or another backup, is none of this restore, whether it runs or has ended.
+func TestTheTargetOfARestoreChanges(t *testing.T) {
+	for name, end := range map[string]batchv1.JobConditionType{"while it runs": "", "when it has ended": batchv1.JobComplete} {
+		t.Run(name, func(t *testing.T) {
+			f := secondRestore(t)
+			third := databaseSecret()
+			third.Name, third.UID = "third", "third-uid"
+			f.Create(third)
+			if end != "" {
+				controllertest.EndJob(f.Fixture.Fixture, f.restoreJob(), end, "", restoredFrom)
+			}
+			f.Edit(inDatabase("third"))
+			f.Settle()
+			f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionFalse, coderv1alpha1.ReasonRestoreRunning)
+			if name := envSecret(f.restoreJob().Spec.Template.Spec.Containers[0], resources.EnvDatabase); name != "third" || f.database() != "db" {
+				t.Fatalf("the Job restores into the database of Secret %q, and the pods use that of %q", name, f.database())
+			}
+			f.restoreEnds(batchv1.JobComplete, restoredFrom)
+			if f.database() != "third" {
+				t.Errorf("the pods have the database of Secret %q", f.database())
+			}
+		})
+	}
+}
+
 // The old pods stop before pods with the restored database start, whatever fails in between.
 func TestASecondRestoreStopsTheOldPodsFirst(t *testing.T) {
-	for at := range 20 {
+	for at := range 40 {
 		f := secondRestore(t)
 		controllertest.EndJob(f.Fixture.Fixture, f.restoreJob(), batchv1.JobComplete, "", restoredFrom)
-		f.Fault.Set(at, false)
+		if at%2 == 0 {
+			f.Fault.Set(at/2, false)
+		} else {
+			f.Fault.SetError(at/2, false, apierrors.NewConflict(schema.GroupResource{}, "it", errors.New("changed")))
+		}
 		for pass := 0; f.database() == "db" && pass < 20; pass++ {
 			_, _ = f.Try()
 			if f.Fault.Struck() {
@@ -285,7 +317,7 @@ func TestASecondRestoreStopsTheOldPodsFirst(t *testing.T) {
 			}
 		}
 		if got := f.Deployment().Spec.Strategy.Type; f.database() != "second" || got != appsv1.RecreateDeploymentStrategyType {
-			t.Errorf("with a failure at write %d the pods get the database of Secret %q by %s", at, f.database(), got)
+			t.Errorf("with failure %d the pods get the database of Secret %q by %s", at, f.database(), got)
 		}
 	}
 }

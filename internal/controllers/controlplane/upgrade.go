@@ -217,6 +217,11 @@ func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 			s.cp.Namespace, s.upgrade.FromImage)}
 		return nil
 	}
+	if c := meta.FindStatusCondition(s.cp.Status.Conditions, coderv1alpha1.ConditionUpgraded); c != nil && c.Reason == coderv1alpha1.ReasonBackupUnavailable {
+		// The limits of the Jobs begin now. The condition changes with this, so it happens once.
+		s.enterPhase(coderv1alpha1.UpgradeChecking)
+		return nil
+	}
 	// The two Jobs run at the same time.
 	cause, untried, imageErr := r.tryImage(ctx, s)
 	if imageErr != nil && ensure.Stopped(imageErr) == nil {
@@ -233,6 +238,10 @@ func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 				"a migration of Coder has failed half way (%d dirty in table schema_migrations), so the image %q is not started; restore a backup, or repair the database",
 				s.upgrade.SchemaBefore, s.upgrade.ToImage)}
 			s.upgrade.SchemaBefore = 0
+			if s.phaseLasted(schemaLimit / 2) {
+				// New Jobs look again, before the limit counts and before Kubernetes deletes these.
+				s.enterPhase(coderv1alpha1.UpgradeChecking)
+			}
 			return nil
 		}
 	}
@@ -240,11 +249,13 @@ func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 	case imageErr != nil:
 		return imageErr
 	case cause != "":
-		s.note("%s; no pod was stopped", cause)
-		s.enterPhase(coderv1alpha1.UpgradeReverted)
+		s.note("%s", cause)
 		if !s.Available() {
 			s.enterPhase(coderv1alpha1.UpgradeReverting)
+			return nil
 		}
+		s.note("no pod was stopped")
+		s.enterPhase(coderv1alpha1.UpgradeReverted)
 		return nil
 	case untried != "":
 		s.note("it is not known whether the image works, because it could not be tried before the old pods stopped (%s)", untried)
@@ -269,6 +280,9 @@ func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 // does not work, and untried why that is not known. The error is a Stop until the Job has ended.
 func (r *Reconciler) tryImage(ctx context.Context, s *scope) (cause, untried string, err error) {
 	job := resources.ImageJob(s.cp, s.Workload, coderv1alpha1.SuffixedName(s.cp.Name, fmt.Sprintf("-image-%d", s.upgrade.PhaseStartedAt.Unix())))
+	command := strings.Join(job.Spec.Template.Spec.Containers[0].Command, " ")
+	// Another program of the spec may come from an init container, which the Job lacks, and may not know the subcommand.
+	coders := command == resources.CoderVersionCommand
 	run, err := r.kit.RunJob(ctx, &s.Pass, job)
 	switch {
 	case err != nil && s.phaseLasted(upgradePatience):
@@ -278,28 +292,39 @@ func (r *Reconciler) tryImage(ctx context.Context, s *scope) (cause, untried str
 	case run.Ended == batchv1.JobComplete:
 		return r.otherVersion(ctx, s, run), "", nil
 	case run.Ended == batchv1.JobFailed:
-		command := strings.Join(job.Spec.Template.Spec.Containers[0].Command, " ")
 		failure := fmt.Sprintf("%q fails in image %q: %s", command, s.upgrade.ToImage, lastWords(run))
-		if command != resources.CoderVersionCommand {
-			return "", failure, nil // Another program of the spec may not know the subcommand.
+		if !coders {
+			return "", failure, nil
 		}
 		return failure, "", nil
 	case run.Trouble != nil && run.Trouble.Reason == coderv1alpha1.ReasonUnschedulable && s.phaseLasted(upgradePatience):
 		return "", run.Trouble.Message, nil // There is room when the old pods have stopped.
+	case run.Trouble != nil && run.Trouble.Reason != coderv1alpha1.ReasonImagePullFailed && !coders && s.phaseLasted(upgradePatience):
+		return "", run.Trouble.Message, nil
 	case run.Trouble != nil && s.phaseLasted(upgradePatience):
 		return run.Trouble.Message, "", nil
-	case s.phaseLasted(schemaLimit):
+	case s.phaseLasted(schemaLimit) && slices.ContainsFunc(run.Pods, startsNot):
 		return fmt.Sprintf("image %q was not pulled and started within %s by Job %q", s.upgrade.ToImage, schemaLimit, job.Name), "", nil
+	case s.phaseLasted(schemaLimit):
+		return "", fmt.Sprintf("Job %q has no pod, or does not end, within %s", job.Name, schemaLimit), nil
 	}
 	return "", "", ensure.Waits(coderv1alpha1.ReasonReconciling, framework.PollInterval, "Job %q tries the image", job.Name)
+}
+
+// startsNot reports whether Coder's container of a pod has not started, as far as its node reports.
+func startsNot(pod corev1.Pod) bool {
+	return !slices.ContainsFunc(podproblem.Containers(&pod), func(c corev1.ContainerStatus) bool {
+		return c.Name == resources.ControlPlaneContainer && (c.State.Running != nil || c.State.Terminated != nil)
+	})
 }
 
 // lastWords returns what the newest container of a Job that failed reported.
 func lastWords(run *framework.JobRun) string {
 	for _, pod := range slices.Backward(run.Pods) {
-		if crash := podproblem.FindCrash(&pod); crash != nil {
-			ended := podproblem.LastTermination(&pod.Status.ContainerStatuses[0])
-			return strings.TrimSuffix(fmt.Sprintf("exit code %d: %s", crash.ExitCode, framework.Quote(podproblem.LastLine(ended.Message))), ": ")
+		for _, status := range podproblem.Containers(&pod) {
+			if ended := podproblem.LastTermination(&status); ended != nil && ended.ExitCode != 0 {
+				return strings.TrimSuffix(fmt.Sprintf("exit code %d: %s", ended.ExitCode, framework.Quote(podproblem.LastLine(ended.Message))), ": ")
+			}
 		}
 	}
 	return fmt.Sprintf("see kubectl logs -n %s job/%s", run.Job.Namespace, run.Job.Name)

@@ -272,6 +272,8 @@ func TestARequiredBackup(t *testing.T) {
 	f.MustBe("without a schedule", controllertest.KstatusFailed)
 	f.mustHavePods(image230, 1)
 
+	// The wait for a schedule is no time in which the image can be tried.
+	f.Forward(time.Hour)
 	f.Create(schedule())
 	u.backup = ""
 	f.Settle()
@@ -319,6 +321,7 @@ func TestAnImageIsTriedFirst(t *testing.T) {
 			controllertest.EndJob(f.Fixture.Fixture, job, how, "", "")
 		}
 	}
+	sidecar := corev1.ContainerStatus{Name: "injected", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	troubled := func(status corev1.PodStatus) func(*fixture, *batchv1.Job) {
 		return func(f *fixture, job *batchv1.Job) {
 			pod := controllertest.PodOf(job)
@@ -342,7 +345,23 @@ func TestAnImageIsTriedFirst(t *testing.T) {
 		"it has no such program": {
 			act: ends(batchv1.JobFailed, 128, `exec: "/opt/coder": no such file`), refused: true, says: `"/opt/coder version" fails in image "` + image + `": exit code 128`,
 		},
-		"its node does not report": {act: func(f *fixture, _ *batchv1.Job) { f.Forward(schemaLimit) }, refused: true, says: "was not pulled and started within 10m0s"},
+		"its node does not report": {
+			act:     func(f *fixture, job *batchv1.Job) { f.Create(controllertest.PodOf(job)); f.Forward(schemaLimit) },
+			refused: true, says: "was not pulled and started within 10m0s",
+		},
+		"the Job gets no pod": {act: func(f *fixture, _ *batchv1.Job) { f.Forward(schemaLimit) }, says: "it is not known whether the image works"},
+		"a sidecar never ends": {act: func(f *fixture, job *batchv1.Job) {
+			pod := controllertest.PodOf(job)
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{sidecar, {Name: "coder", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+			f.Create(pod)
+			f.Forward(schemaLimit)
+		}, says: "it is not known whether the image works"},
+		"it fails beside a sidecar": {act: func(f *fixture, job *batchv1.Job) {
+			pod := controllertest.PodOf(job)
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{sidecar, {Name: "coder", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Message: "no"}}}}
+			f.Create(pod)
+			controllertest.EndJob(f.Fixture.Fixture, job, batchv1.JobFailed, "", "")
+		}, refused: true, says: "exit code 7"},
 		"it contains another version": {
 			act: ends(batchv1.JobComplete, 0, ""), log: "Coder v2.30.1\nFull build of Coder", refused: true, says: "contains Coder v2.30.1, which is not the version in its tag",
 		},
@@ -508,6 +527,16 @@ func TestADirtySchemaIsNotUpgraded(t *testing.T) {
 	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonDatabaseUnsuitable, "412 dirty")
 	f.MustBe("with a dirty schema", controllertest.KstatusFailed)
 	f.mustHavePods(image230, 1)
+	// Kubernetes deletes the Job that said so. That is no reason to go on.
+	for range 4 {
+		f.Forward(schemaLimit/2 + time.Minute)
+		for _, job := range f.jobs("-schema-") {
+			f.Remove(&job)
+		}
+		f.Settle()
+		f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonDatabaseUnsuitable, "412 dirty")
+		f.mustHavePods(image230, 1)
+	}
 }
 
 // Until the new image starts, setting the image back starts the old pods.

@@ -1,7 +1,7 @@
 // Package provisioner reconciles CoderProvisioner. From the spec it creates provisioner daemons
 // that take jobs of a Coder with their own key, and reports progress and problems in the status.
 //
-// A pass is a list of steps over a scope. The steps of package workload create the objects. Before
+// A pass is a list of steps over a scope. The steps of package framework create the objects. Before
 // them, this package finds the control plane and manages the key (package keys). After them, it
 // deletes replaced keys. As long as there is a key, a failure of Coder or of its license does not
 // block changes of the spec: the pods follow the spec with the existing key.

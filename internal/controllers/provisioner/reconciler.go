@@ -43,7 +43,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}, ensure.Sooner(framework.RestInterval, ensure.Sooner(s.key.RequeueAfter, s.replaced.RequeueAfter)))
 }
 
-// Names of the steps in addition to those of package workload.
+// Names of the steps in addition to those of package framework.
 const (
 	stepControlPlane = "control plane"
 	stepKey          = "key"

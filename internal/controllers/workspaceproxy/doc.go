@@ -2,12 +2,12 @@
 // that is registered in Coder, and reports progress and problems in the status.
 //
 // A pass is a list of steps over a scope: name, finalizer, control plane, registration (package
-// registration), inputs of the pods, the steps that all kinds share (package workload), and then the
+// registration), inputs of the pods, the steps that all kinds share (package framework), and then the
 // removal of replaced registrations. A failed registration blocks only the first Deployment, which
 // waits for a session token. Pods with a token keep it whatever Coder answers, and changes of the
 // spec still reach them.
 //
-// The package owns the children that package workload creates, the Secret of package registration,
+// The package owns the children that package framework creates, the Secret of package registration,
 // the finalizer and the whole status. The finalizer keeps a proxy, for at most a minute, until it
 // is unregistered.
 //

@@ -25,7 +25,7 @@ type Reconciler struct {
 	registrar *registration.Manager
 }
 
-// Names of the steps in addition to those of package workload.
+// Names of the steps in addition to those of package framework.
 const (
 	stepRunning      = "running pods"
 	stepControlPlane = "control plane"
