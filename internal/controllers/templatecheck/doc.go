@@ -13,7 +13,7 @@
 //   - The result is in the status before the workspace is deleted, so that the deletion never becomes a
 //     part of the result. A result never changes.
 //   - The finalizer stays until Coder has proven that the workspace no longer exists, or never did. If
-//     Coder does not answer for workload.DeletionLimit, the deletion ends with an Event that names the workspace.
+//     Coder does not answer for framework.DeletionLimit, the deletion ends with an Event that names the workspace.
 //   - The owner is checked before each request for a workspace: an active user without any role, who may use the template. Coder
 //     itself checks only the operator's account.
 package templatecheck
