@@ -211,15 +211,7 @@ func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 		return err
 	}
 	backup := upgrade.PolicyOf(s.cp).Backup
-	if schedule == nil && backup == coderv1alpha1.UpgradeBackupRequired {
-		s.upgradeProblem = &framework.Problem{Reason: coderv1alpha1.ReasonBackupUnavailable, Message: fmt.Sprintf(
-			"spec.upgrade.backup is Required, and no CoderBackupSchedule in namespace %q names the control plane; the pods keep the image %q; create one, which may be suspended, or set another value",
-			s.cp.Namespace, s.upgrade.FromImage)}
-		return nil
-	}
-	if c := meta.FindStatusCondition(s.cp.Status.Conditions, coderv1alpha1.ConditionUpgraded); c != nil && c.Reason == coderv1alpha1.ReasonBackupUnavailable {
-		// The limits of the Jobs begin now. The condition changes with this, so it happens once.
-		s.enterPhase(coderv1alpha1.UpgradeChecking)
+	if s.waitsForSchedule(schedule, backup) {
 		return nil
 	}
 	// The two Jobs run at the same time.
@@ -276,6 +268,24 @@ func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// waitsForSchedule reports whether the upgrade waits for a CoderBackupSchedule, and sets the problem. When the wait ends, the limits
+// of the Jobs begin.
+func (s *scope) waitsForSchedule(schedule *coderv1alpha1.BackupTemplate, backup coderv1alpha1.UpgradeBackup) bool {
+	if schedule == nil && backup == coderv1alpha1.UpgradeBackupRequired {
+		s.upgradeProblem = &framework.Problem{Reason: coderv1alpha1.ReasonBackupUnavailable, Message: fmt.Sprintf(
+			"spec.upgrade.backup is Required, and no CoderBackupSchedule in namespace %q names the control plane; the pods keep the image %q; create one, which may be suspended, or set another value",
+			s.cp.Namespace, s.upgrade.FromImage)}
+		return true
+	}
+	before := meta.FindStatusCondition(s.cp.Status.Conditions, coderv1alpha1.ConditionUpgraded)
+	waited := before != nil && before.Reason == coderv1alpha1.ReasonBackupUnavailable
+	if waited {
+		// The condition changes with this, so it happens once.
+		s.enterPhase(coderv1alpha1.UpgradeChecking)
+	}
+	return waited
+}
+
 // tryImage runs a program of the new image that serves nobody, so that a node has pulled the image. cause says why the image
 // does not work, and untried why that is not known. The error is a Stop until the Job has ended.
 func (r *Reconciler) tryImage(ctx context.Context, s *scope) (cause, untried string, err error) {
@@ -297,18 +307,29 @@ func (r *Reconciler) tryImage(ctx context.Context, s *scope) (cause, untried str
 			return "", failure, nil
 		}
 		return failure, "", nil
-	case run.Trouble != nil && run.Trouble.Reason == coderv1alpha1.ReasonUnschedulable && s.phaseLasted(upgradePatience):
-		return "", run.Trouble.Message, nil // There is room when the old pods have stopped.
-	case run.Trouble != nil && run.Trouble.Reason != coderv1alpha1.ReasonImagePullFailed && !coders && s.phaseLasted(upgradePatience):
-		return "", run.Trouble.Message, nil
-	case run.Trouble != nil && s.phaseLasted(upgradePatience):
-		return run.Trouble.Message, "", nil
-	case s.phaseLasted(schemaLimit) && slices.ContainsFunc(run.Pods, startsNot):
-		return fmt.Sprintf("image %q was not pulled and started within %s by Job %q", s.upgrade.ToImage, schemaLimit, job.Name), "", nil
-	case s.phaseLasted(schemaLimit):
-		return "", fmt.Sprintf("Job %q has no pod, or does not end, within %s", job.Name, schemaLimit), nil
+	}
+	if cause, untried = s.imageTrouble(run, coders); cause+untried != "" {
+		return cause, untried, nil
 	}
 	return "", "", ensure.Waits(coderv1alpha1.ReasonReconciling, framework.PollInterval, "Job %q tries the image", job.Name)
+}
+
+// imageTrouble judges a Job that has not ended in time: cause says why the image does not work, and untried why that is not
+// known. Coders reports whether it runs the program of Coder's own image.
+func (s *scope) imageTrouble(run *framework.JobRun, coders bool) (cause, untried string) {
+	switch {
+	case run.Trouble != nil && s.phaseLasted(upgradePatience):
+		// There is room when the old pods have stopped.
+		if run.Trouble.Reason == coderv1alpha1.ReasonUnschedulable || run.Trouble.Reason != coderv1alpha1.ReasonImagePullFailed && !coders {
+			return "", run.Trouble.Message
+		}
+		return run.Trouble.Message, ""
+	case s.phaseLasted(schemaLimit) && slices.ContainsFunc(run.Pods, startsNot):
+		return fmt.Sprintf("image %q was not pulled and started within %s by Job %q", s.upgrade.ToImage, schemaLimit, run.Job.Name), ""
+	case s.phaseLasted(schemaLimit):
+		return "", fmt.Sprintf("Job %q has no pod, or does not end, within %s", run.Job.Name, schemaLimit)
+	}
+	return "", ""
 }
 
 // startsNot reports whether Coder's container of a pod has not started, as far as its node reports.
