@@ -177,7 +177,9 @@ func (f *fixture) runJob() bool {
 	f.T.Helper()
 	jobs := &batchv1.JobList{}
 	f.List(jobs)
-	jobs.Items = slices.DeleteFunc(jobs.Items, func(job batchv1.Job) bool { return strings.Contains(job.Name, "-schema-") })
+	jobs.Items = slices.DeleteFunc(jobs.Items, func(job batchv1.Job) bool {
+		return strings.Contains(job.Name, "-schema-") || strings.Contains(job.Name, "-image-")
+	})
 	if len(jobs.Items) == 0 || len(jobs.Items[0].Status.Conditions) > 0 {
 		return false
 	}

@@ -36,6 +36,7 @@ func (f *fixture) world() (busy bool) {
 	f.Fault.Without(func() {
 		busy = f.runJob()
 		busy = f.endSchemaJobs("412") || busy
+		busy = f.endJobs("-image-", "") || busy
 		busy = f.endBackups(coderv1alpha1.BackupCompleted) || busy
 	})
 	d := &appsv1.Deployment{}
