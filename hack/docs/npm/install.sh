@@ -4,7 +4,7 @@
 # nothing if they are already installed. To change a version: change package.json, run npm install --package-lock-only
 # --ignore-scripts beside it.
 set -euo pipefail
-. "$(dirname "$0")/../../../hack/cluster/settings.sh"
+. "$(dirname "$0")/../../cluster/settings.sh"
 . "$HERE/lib.sh"
 pinned=$1 name=$2
 target="$CACHE/$name"

@@ -292,7 +292,7 @@ func (r *Reconciler) tryImage(ctx context.Context, s *scope) (cause, untried str
 	job := resources.ImageJob(s.cp, s.Workload, coderv1alpha1.SuffixedName(s.cp.Name, fmt.Sprintf("-image-%d", s.upgrade.PhaseStartedAt.Unix())))
 	command := strings.Join(job.Spec.Template.Spec.Containers[0].Command, " ")
 	// Another program of the spec may come from an init container, which the Job lacks, and may not know the subcommand.
-	coders := command == resources.CoderVersionCommand
+	ofCoder := command == resources.CoderVersionCommand
 	run, err := r.kit.RunJob(ctx, &s.Pass, job)
 	switch {
 	case err != nil && s.phaseLasted(upgradePatience):
@@ -302,29 +302,29 @@ func (r *Reconciler) tryImage(ctx context.Context, s *scope) (cause, untried str
 	case run.Ended == batchv1.JobComplete:
 		return r.otherVersion(ctx, s, run), "", nil
 	case run.Ended == batchv1.JobFailed:
-		failure := fmt.Sprintf("%q fails in image %q: %s", command, s.upgrade.ToImage, lastWords(run))
-		if !coders {
+		failure := fmt.Sprintf("%q fails in image %q: %s", command, s.upgrade.ToImage, failureOf(run))
+		if !ofCoder {
 			return "", failure, nil
 		}
 		return failure, "", nil
 	}
-	if cause, untried = s.imageTrouble(run, coders); cause+untried != "" {
+	if cause, untried = s.imageTrouble(run, ofCoder); cause+untried != "" {
 		return cause, untried, nil
 	}
 	return "", "", ensure.Waits(coderv1alpha1.ReasonReconciling, framework.PollInterval, "Job %q tries the image", job.Name)
 }
 
 // imageTrouble judges a Job that has not ended in time: cause says why the image does not work, and untried why that is not
-// known. Coders reports whether it runs the program of Coder's own image.
-func (s *scope) imageTrouble(run *framework.JobRun, coders bool) (cause, untried string) {
+// known. ofCoder reports whether it runs the program of Coder's own image.
+func (s *scope) imageTrouble(run *framework.JobRun, ofCoder bool) (cause, untried string) {
 	switch {
 	case run.Trouble != nil && s.phaseLasted(upgradePatience):
 		// There is room when the old pods have stopped.
-		if run.Trouble.Reason == coderv1alpha1.ReasonUnschedulable || run.Trouble.Reason != coderv1alpha1.ReasonImagePullFailed && !coders {
+		if run.Trouble.Reason == coderv1alpha1.ReasonUnschedulable || run.Trouble.Reason != coderv1alpha1.ReasonImagePullFailed && !ofCoder {
 			return "", run.Trouble.Message
 		}
 		return run.Trouble.Message, ""
-	case s.phaseLasted(schemaLimit) && slices.ContainsFunc(run.Pods, startsNot):
+	case s.phaseLasted(schemaLimit) && slices.ContainsFunc(run.Pods, notStarted):
 		return fmt.Sprintf("image %q was not pulled and started within %s by Job %q", s.upgrade.ToImage, schemaLimit, run.Job.Name), ""
 	case s.phaseLasted(schemaLimit):
 		return "", fmt.Sprintf("Job %q has no pod, or does not end, within %s", run.Job.Name, schemaLimit)
@@ -332,15 +332,15 @@ func (s *scope) imageTrouble(run *framework.JobRun, coders bool) (cause, untried
 	return "", ""
 }
 
-// startsNot reports whether Coder's container of a pod has not started, as far as its node reports.
-func startsNot(pod corev1.Pod) bool {
+// notStarted reports whether Coder's container of a pod has not started, as far as its node reports.
+func notStarted(pod corev1.Pod) bool {
 	return !slices.ContainsFunc(podproblem.Containers(&pod), func(c corev1.ContainerStatus) bool {
 		return c.Name == resources.ControlPlaneContainer && (c.State.Running != nil || c.State.Terminated != nil)
 	})
 }
 
-// lastWords returns what the newest container of a Job that failed reported.
-func lastWords(run *framework.JobRun) string {
+// failureOf returns the exit code and the last line of the newest container of a Job that failed.
+func failureOf(run *framework.JobRun) string {
 	for _, pod := range slices.Backward(run.Pods) {
 		for _, status := range podproblem.Containers(&pod) {
 			if ended := podproblem.LastTermination(&status); ended != nil && ended.ExitCode != 0 {
