@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# test.sh [PACKAGE...]: unit and integration tests with the race detector, then those that it has nothing to find in
+# run.sh [PACKAGE...]: unit and integration tests with the race detector, then those that it has nothing to find in
 # (kubetest.SkipWithRace) without it; with packages, these only with TEST_RACE=off. go vet is part of make lint. The
 # integration tests start the etcd and kube-apiserver that the demo also uses, or those in KUBEBUILDER_ASSETS; missing
 # programs are built first. That first time the tests run without the race detector, for which all packages would be compiled
 # once more; TEST_RACE=on uses it nevertheless. TEST_RESULTS is a directory for the runner's events (test.json). With TEST_RACE=off the race
 # detector is not used: that takes half of the time, without what must be compiled for the race detector. TEST_PART is
-# raced, unraced, compile (only compile for raced) or both, the default.
+# raced (and the simulations), unraced, compile (only compile for raced) or both, the default.
 set -euo pipefail
 . "$(dirname "$0")/../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -20,21 +20,20 @@ fi
 results="${TEST_RESULTS:-$CACHE/logs/test}"
 mkdir -p "$results"
 shared=() # What starts the kube-apiserver that packages share.
-# Tests of manifests, charts, docs and policies. They call functions of the product one after another, so the race detector
-# has nothing to find.
+# Tests of manifests, charts, docs, policies, and of the checks and the removal of an installation. They call functions of the product one
+# after another, so the race detector has nothing to find.
 sequential=()
 part="${TEST_PART:-both}"
 if [ $# = 0 ]; then
   shared=("$results/testcluster-$part")
   go build -o "${shared[0]}" ./test/testcluster
   # Plain assignments, so that an error of go list ends the script and no package is left out.
-  names=$(go list ./test/admission ./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release)
+  names=$(go list ./test/admission ./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release ./internal/{installation,uninstall})
   mapfile -t sequential <<<"$names"
   names=$(go list ./... | grep -vxF -e "$names" -e "$(go list ./test/integration)")
   mapfile -t others <<<"$names"
   # The longest tests first.
-  set -- ./internal/uninstall ./internal/installation ./internal/controllers/... ./internal/coderd \
-    ./internal/apiserver/... "${others[@]}"
+  set -- ./internal/controllers/... ./internal/coderd ./internal/apiserver/... "${others[@]}"
 fi
 gotestsum=("$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg)
 flags=(-vet=off -count=1 -timeout 60m -p "$(($(nproc) + 2))")
@@ -83,8 +82,8 @@ if [ ${#shared[@]} != 0 ] && [ "$part" != raced ]; then
   step "go test without the race detector: ${sequential[*]}"
   "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/sequential.json" -- "${flags[@]}" "${sequential[@]}" || status=$?
 fi
-if [ ${#shared[@]} != 0 ] && [ "$part" != raced ] && [ "$race" = -race ]; then
-  # With the race detector they are skipped.
+if [ ${#shared[@]} != 0 ] && [ "$part" != unraced ] && [ "$race" = -race ]; then
+  # With the race detector they were skipped.
   skipped='\b(EachStep|SkipWithRace|ensuretest\.Crash)\('
   mapfile -t simulations < <(git grep -lE "$skipped" -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
   # The tests with such a line.

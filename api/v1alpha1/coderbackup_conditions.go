@@ -1,11 +1,15 @@
 package v1alpha1
 
-// FinalizerBackup keeps a CoderBackup until its files are deleted.
+// FinalizerBackup keeps a CoderBackup until its files, or its Backup of CloudNativePG, are deleted.
 const FinalizerBackup = "coder.com/backup-files"
+
+// AnnotationBackupUID on a Backup of CloudNativePG is the uid of the CoderBackup that it belongs to. It has no owner
+// reference: the garbage collector would not consider spec.deletionPolicy.
+const AnnotationBackupUID = "coder.com/backup-uid"
 
 // Conditions of backups and of their restores.
 const (
-	// ConditionComplete is true when the backup is complete and was read back.
+	// ConditionComplete is true when the backup is complete. A dump was also read back.
 	ConditionComplete = "Complete"
 	// ConditionSelfContained is false if the database contains tokens that Coder has encrypted, because
 	// their keys are not in the backup. It is present when the backup is complete, and does not affect
@@ -24,11 +28,11 @@ const (
 
 // Reasons of the conditions of backups and restores.
 const (
-	// ReasonBackupCompleted: the backup is complete, and was read back.
+	// ReasonBackupCompleted: the backup is complete. A dump was also read back.
 	ReasonBackupCompleted = "BackupCompleted"
-	// ReasonBackupRunning: a Job makes the backup.
+	// ReasonBackupRunning: a Job, or CloudNativePG, makes the backup.
 	ReasonBackupRunning = "BackupRunning"
-	// ReasonBackupFailed: the Job could not make the backup. Create another CoderBackup.
+	// ReasonBackupFailed: the Job, or CloudNativePG, could not make the backup. Create another CoderBackup.
 	ReasonBackupFailed = "BackupFailed"
 	// ReasonDeadlineExceeded: the backup or the restore was not complete in time, see
 	// activeDeadlineSeconds.
@@ -40,12 +44,21 @@ const (
 	ReasonDatabaseUnsuitable = "DatabaseUnsuitable"
 	// ReasonVolumeUnsuitable: the volume of the backup cannot be written, or contains other files.
 	ReasonVolumeUnsuitable = "VolumeUnsuitable"
+	// ReasonBucketUnsuitable: the bucket of the backup cannot be reached, denies the access keys, or
+	// contains other files.
+	ReasonBucketUnsuitable = "BucketUnsuitable"
 	// ReasonEncryptionKeysNeeded: Coder encrypts tokens in the database with keys that are not in the
 	// backup.
 	ReasonEncryptionKeysNeeded = "EncryptionKeysNeeded"
 	// ReasonNothingEncrypted: the database contains no tokens that Coder has encrypted.
 	ReasonNothingEncrypted = "NothingEncrypted"
-	// ReasonFilesLeftBehind: the CoderBackup was deleted, but its files could not be deleted (Event).
+	// ReasonCloudNativePGUnavailable: the cluster has no CloudNativePG, or it rejected the Backup.
+	ReasonCloudNativePGUnavailable = "CloudNativePGUnavailable"
+	// ReasonCloudNativePGForbidden: the operator may not create Backups of CloudNativePG. Set the value
+	// backups.cloudNativePG of the Helm chart.
+	ReasonCloudNativePGForbidden = "CloudNativePGForbidden"
+	// ReasonFilesLeftBehind: the CoderBackup was deleted, but its files, or its Backup of CloudNativePG,
+	// could not be deleted (Event).
 	ReasonFilesLeftBehind = "FilesLeftBehind"
 
 	// ReasonScheduled: backups are made by the schedule.

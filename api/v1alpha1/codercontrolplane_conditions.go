@@ -96,15 +96,16 @@ const (
 	// ReasonGrantForbidden: the operator has no permission to grant a rule of spec.rbac.
 	ReasonGrantForbidden = "GrantForbidden"
 	// ReasonOrphaned: the object was deleted with --cascade=orphan; the message names what its pods
-	// still need in Coder and in other namespaces (Event).
+	// still need in Coder and in other namespaces, or why there are none (Event).
 	ReasonOrphaned = "Orphaned"
 	// ReasonGrantsLeftBehind: the object was deleted without revoking its permissions in a namespace that
 	// the operator does not watch, or in which it has no permissions (Event).
 	ReasonGrantsLeftBehind = "GrantsLeftBehind"
-	// ReasonAuthorForbidden: the author of spec.rbac has no permission to grant one of its rules.
+	// ReasonAuthorForbidden: the author of spec.rbac has no permission to grant one of its rules, or that
+	// of a backup may not create Backups of CloudNativePG.
 	ReasonAuthorForbidden = "AuthorForbidden"
-	// ReasonAuthorUnknown: the author of spec.rbac is not known with certainty, so nothing is
-	// granted.
+	// ReasonAuthorUnknown: the author of spec.rbac, or of a backup with CloudNativePG, is not known with
+	// certainty, so nothing is granted.
 	ReasonAuthorUnknown = "AuthorUnknown"
 	// ReasonNamespaceMissing: a namespace of spec.rbac does not exist.
 	ReasonNamespaceMissing = "NamespaceMissing"
@@ -130,7 +131,7 @@ const (
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonDatabaseUnreachable: Coder reports that it cannot reach its database.
 	ReasonDatabaseUnreachable = "DatabaseUnreachable"
-	// ReasonDatabaseShared: an older CoderControlPlane of the namespace uses the same database.
+	// ReasonDatabaseShared: another CoderControlPlane of the namespace uses the same database.
 	ReasonDatabaseShared = "DatabaseShared"
 	// ReasonDatabaseMissing: the spec configures no database.
 	ReasonDatabaseMissing = "DatabaseMissing"

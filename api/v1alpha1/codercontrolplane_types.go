@@ -24,7 +24,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]')",message="metadata.name: must begin with a letter, because it becomes the name of a Service",fieldPath=".metadata"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.operatorAccess.generatedTokenSecretName) || !(self.spec.operatorAccess.generatedTokenSecretName in [self.metadata.name + '-initial-admin', self.metadata.name + '-operator-credentials'])",message="spec.operatorAccess.generatedTokenSecretName: is the name of a Secret that the operator writes for something else; choose another",fieldPath=".spec.operatorAccess.generatedTokenSecretName"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.operatorTokenSecretRef) || (has(self.spec.operatorAccess) && has(self.spec.operatorAccess.generatedTokenSecretName) && size(self.spec.operatorAccess.generatedTokenSecretName) > 0 ? self.spec.operatorAccess.generatedTokenSecretName : size(self.metadata.name) <= 48 ? self.metadata.name + '-operator-token' : '.') == (has(oldSelf.spec.operatorAccess) && has(oldSelf.spec.operatorAccess.generatedTokenSecretName) && size(oldSelf.spec.operatorAccess.generatedTokenSecretName) > 0 ? oldSelf.spec.operatorAccess.generatedTokenSecretName : size(self.metadata.name) <= 48 ? self.metadata.name + '-operator-token' : '.')",message="spec.operatorAccess.generatedTokenSecretName: cannot change while status.operatorTokenSecretRef is set; set spec.operatorAccess.disabled until the operator has removed its token, or create a new CoderControlPlane and delete this one",fieldPath=".spec.operatorAccess.generatedTokenSecretName"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.restore) && !has(oldSelf.status.version) && !has(oldSelf.status.image) || !has(self.spec.bootstrap) || has(oldSelf.spec.bootstrap) && self.spec.bootstrap == oldSelf.spec.bootstrap || has(self.spec.database) && (!has(oldSelf.spec.database) || self.spec.database != oldSelf.spec.database) && (!has(oldSelf.status.restore) || !has(self.spec.bootstrap.fromBackup) || oldSelf.status.restore.backup != (has(self.spec.bootstrap.fromBackup.files) ? self.spec.bootstrap.fromBackup.files.persistentVolumeClaim.claimName + '/' + self.spec.bootstrap.fromBackup.files.directory : has(self.spec.bootstrap.fromBackup.name) ? self.spec.bootstrap.fromBackup.name : '.'))",message="spec.bootstrap: cannot be added or changed, because Coder already uses the database; change spec.database to an empty one at the same time, with a backup that was not restored before, or remove the field",fieldPath=".spec.bootstrap"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.restore) && !has(oldSelf.status.version) && !has(oldSelf.status.image) || !has(self.spec.bootstrap) || has(oldSelf.spec.bootstrap) && self.spec.bootstrap == oldSelf.spec.bootstrap || has(self.spec.database) && (!has(oldSelf.spec.database) || self.spec.database != oldSelf.spec.database) && (!has(oldSelf.status.restore) || !has(self.spec.bootstrap.fromBackup) || oldSelf.status.restore.backup != (has(self.spec.bootstrap.fromBackup.files) ? (has(self.spec.bootstrap.fromBackup.files.s3) ? 's3://' + self.spec.bootstrap.fromBackup.files.s3.bucket + (has(self.spec.bootstrap.fromBackup.files.s3.prefix) ? '/' + self.spec.bootstrap.fromBackup.files.s3.prefix + '/' : '/') : self.spec.bootstrap.fromBackup.files.persistentVolumeClaim.claimName + '/') + self.spec.bootstrap.fromBackup.files.directory : has(self.spec.bootstrap.fromBackup.name) ? self.spec.bootstrap.fromBackup.name : '.'))",message="spec.bootstrap: cannot be added or changed, because Coder already uses the database; change spec.database to an empty one at the same time, with a backup that was not restored before, or remove the field",fieldPath=".spec.bootstrap"
 type CoderControlPlane struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -81,8 +81,8 @@ type CoderControlPlaneSpec struct {
 	// +optional
 	Bootstrap *BootstrapSpec `json:"bootstrap,omitempty"`
 	// Upgrade describes what happens when the image becomes another minor version of Coder: the old pods
-	// stop, a backup is made, one pod migrates the database, and the old image comes back if that fails.
-	// If spec.deployment.strategy is RollingUpdate, this happens only if this field is set.
+	// stop, whatever spec.deployment.strategy is, a backup is made, one pod migrates the database, and the
+	// old image comes back if that fails.
 	// +optional
 	Upgrade *UpgradeSpec `json:"upgrade,omitempty"`
 	// EnvUseClusterAccessURL sets CODER_ACCESS_URL to the URL of the Service if none of expose,
@@ -328,6 +328,10 @@ type CoderControlPlaneStatus struct {
 	// Upgrade describes the upgrade to another minor version that runs, or the last one.
 	// +optional
 	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
+	// LastExternalBackup is the last backup that the annotation coder.com/upgrade-backup named for an
+	// upgrade, with the new version before it. It is not accepted again, because Coder has run since.
+	// +optional
+	LastExternalBackup string `json:"lastExternalBackup,omitempty"`
 
 	// LicenseTier is the tier of the licenses in Coder: none, trial, enterprise, premium or
 	// unknown.

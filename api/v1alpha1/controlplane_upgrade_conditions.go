@@ -12,6 +12,12 @@ const (
 const (
 	// ReasonUpgradeChecking: the image is pulled and the schema of the database is read. The old pods serve.
 	ReasonUpgradeChecking = "UpgradeChecking"
+	// ReasonUpgradeWaitingForBackup: the annotation coder.com/upgrade-backup does not name a backup for this
+	// upgrade yet. The old pods serve.
+	ReasonUpgradeWaitingForBackup = "UpgradeWaitingForBackup"
+	// ReasonUpgradeStoppingProvisioners: the external provisioners finish their jobs and stop. The old pods
+	// serve.
+	ReasonUpgradeStoppingProvisioners = "UpgradeStoppingProvisioners"
 	// ReasonUpgradeStopping: the old pods stop.
 	ReasonUpgradeStopping = "UpgradeStopping"
 	// ReasonUpgradeBackingUp: no pod runs, and a CoderBackup is made.

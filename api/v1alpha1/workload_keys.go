@@ -24,6 +24,7 @@ const (
 	AnnotationWorkloadName = "coder.com/workload-name"
 	// AnnotationRBACAuthor on a CoderControlPlane or CoderProvisioner is the user whose permissions
 	// are compared with spec.rbac: the name in the first line, and one group in each further line.
+	// On a CoderBackup or CoderBackupSchedule it is the user who last changed the spec.
 	// An admission policy of the operator writes it.
 	AnnotationRBACAuthor = "coder.com/rbac-author"
 

@@ -196,10 +196,9 @@ type DeploymentSpec struct {
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 	// Strategy is the strategy with which pods are replaced by new ones. Defaults to a rolling
-	// update with 25% for maxUnavailable and maxSurge, as in Kubernetes. For a control plane, the
-	// default for an image with another minor version, or without a version in its tag, is Recreate,
-	// because two minor versions of Coder must not use one database at the same time. A strategy in
-	// this field applies to every image.
+	// update with 25% for maxUnavailable and maxSurge, as in Kubernetes. For a control plane, an image
+	// with another minor version, or without a version in its tag, is always rolled out with Recreate,
+	// whatever this field is, because two minor versions of Coder must not use one database at the same time.
 	// +optional
 	Strategy *DeploymentStrategy `json:"strategy,omitempty"`
 }

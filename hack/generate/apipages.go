@@ -12,7 +12,7 @@ import (
 
 // kinds are the kinds with a page. A type whose name begins with the name of a kind, and that is
 // not a type of one of the kind's fields, belongs to a subresource and is on the same page.
-var kinds = []string{"CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy", "CoderTemplateTest", "CoderBackup", "CoderBackupSchedule", "CoderWorkspace", "CoderTemplate", "CoderUser", "CoderSelfReview", "CoderWorkspaceToken"}
+var kinds = []string{"CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy", "CoderTemplateTest", "CoderTemplateVersion", "CoderBackup", "CoderBackupSchedule", "CoderWorkspace", "CoderTemplate", "CoderUser", "CoderSelfReview", "CoderWorkspaceToken"}
 
 // writeAPIReference writes one page for each kind, from the output of crd-ref-docs for all types.
 func writeAPIReference(source, directory string) error {

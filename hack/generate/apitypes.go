@@ -66,7 +66,7 @@ func parse(raw []byte) (api, error) {
 }
 
 var (
-	localPattern = regexp.MustCompile(`\[([A-Za-z]+)\]\(#[a-z]+\)`)
+	localPattern = regexp.MustCompile(`\[([A-Za-z0-9]+)\]\(#[a-z0-9]+\)`)
 	mapPattern   = regexp.MustCompile(`^object \(keys:string, values:(.*)\)$`)
 	// cells escapes a comment for a table cell. Empty lines become line breaks.
 	cells = strings.NewReplacer("\n\n", "<br>", "\n", " ", "|", `\|`, "{", `\{`, "}", `\}`)

@@ -22,6 +22,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -524,17 +525,14 @@ func TestMappedCallersWriteTemplates(t *testing.T) {
 	}
 	until(t, f.tmpl(), "coder.mine", func(tmpl *unstructured.Unstructured) bool { return condition(tmpl, "Ready") == "True Active" })
 	polltest.Eventually(t, "two versions by tess", func() error {
-		got := request(t, f.configOf("person:tess"), http.MethodGet, f.path("codertemplates/coder.mine/versions"), nil, "")
+		got := request(t, f.configOf("person:tess"), http.MethodGet, f.path("codertemplateversions")+"?labelSelector="+aggregationv1alpha1.LabelTemplate+"%3Dmine", nil, "")
 		var list struct {
-			Items []struct {
-				CreatedBy string
-				Active    bool
-			}
+			Items []aggregationv1alpha1.CoderTemplateVersion
 		}
 		if err := json.Unmarshal([]byte(got.body), &list); err != nil {
 			return err
 		}
-		if len(list.Items) != 2 || list.Items[0].CreatedBy != "tess" || !list.Items[0].Active || list.Items[1].CreatedBy != "tess" {
+		if len(list.Items) != 2 || list.Items[0].Status.CreatedBy != "tess" || list.Items[1].Status.CreatedBy != "tess" {
 			return errors.New(got.body)
 		}
 		return nil

@@ -36,7 +36,7 @@ func TestHostileCoder(t *testing.T) {
 		patch := map[string]string{"Content-Type": mergeMIME}
 		for _, got := range []answer{
 			f.do(t, http.MethodPatch, f.path("coderworkspaces/coder.ada.dev"), patch, `{"spec":{"running":false}}`),
-			f.do(t, http.MethodGet, f.path("codertemplates/coder.starter/versions"), nil, ""),
+			f.do(t, http.MethodGet, f.path("codertemplates/coder.starter/parameters"), nil, ""),
 		} {
 			// A slow reader meets the limit of time before that of the size.
 			if got.status != http.StatusServiceUnavailable && got.status != http.StatusGatewayTimeout || len(got.body) > 4<<10 {
@@ -44,9 +44,9 @@ func TestHostileCoder(t *testing.T) {
 			}
 		}
 		other.expect(t, string(hostile)+", the other one", map[string]expected{
-			"list":     {http.MethodGet, other.path("coderworkspaces"), "", http.StatusOK, false},
-			"versions": {http.MethodGet, other.path("codertemplates/coder.starter/versions"), "", http.StatusOK, false},
-			"label":    {http.MethodPatch, other.path("coderworkspaces/coder.ada.dev"), `{"metadata":{"labels":{"app":"x"}}}`, http.StatusOK, false},
+			"list":       {http.MethodGet, other.path("coderworkspaces"), "", http.StatusOK, false},
+			"parameters": {http.MethodGet, other.path("codertemplates/coder.starter/parameters"), "", http.StatusOK, false},
+			"label":      {http.MethodPatch, other.path("coderworkspaces/coder.ada.dev"), `{"metadata":{"labels":{"app":"x"}}}`, http.StatusOK, false},
 		})
 		remove()
 		f.becomes(t, syncstatus.Ready)

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"cmp"
 	"fmt"
+	"maps"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -107,7 +108,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		Templates:  mirror.Resource[coderd.Template]{Store: templates, Kind: s.templates},
 		Users:      mirror.Resource[coderd.User]{Store: users, Kind: s.users},
 		Released:   s.namespaces.Released,
-		Members:    s.pods.Serve, Unsettled: s.unsettled, Gone: s.tokens.Gone,
+		Members:    s.pods.Serve, Unsettled: s.unsettled, Gone: s.tokens.Gone, Built: s.templates.Built,
 		Metrics: mirrorMetrics, Timing: cmp.Or(config.MirrorTiming, mirror.DefaultTiming()), Clock: config.Clock,
 	})
 	return s, nil
@@ -158,6 +159,11 @@ func (s *storage) rest(
 			subresources = s.workspaces.Subresources(verbs, authorizer)
 		case template.Plural:
 			subresources = s.templates.Subresources(verbs)
+			versions, err := s.templates.Versions(codecs, gate, verbs, store)
+			if err != nil {
+				return nil, fmt.Errorf("building the storage of %s: %w", template.VersionPlural, err)
+			}
+			maps.Copy(out, versions)
 		}
 		for name, subresource := range subresources {
 			out[kind.Plural+"/"+name] = subresource

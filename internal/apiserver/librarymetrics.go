@@ -55,12 +55,12 @@ func LibraryMetrics() []string {
 
 // servedResources returns the served resources.
 func servedResources() []string {
-	return []string{"coderworkspaces", "codertemplates", "coderusers", "coderselfreviews"}
+	return []string{"coderworkspaces", "codertemplates", "codertemplateversions", "coderusers", "coderselfreviews"}
 }
 
 // servedSubresources returns the subresources of all resources.
 func servedSubresources() []string {
-	return []string{"exec", "portforward", "token", "scale", "log", "start", "stop", "restart", "orphan", "files", "versions", "parameters", "promote"}
+	return []string{"exec", "portforward", "token", "scale", "log", "start", "stop", "restart", "orphan", "files", "parameters", "promote"}
 }
 
 // LibraryGatherer returns a gatherer of the exported metrics of k8s.io/apiserver.

@@ -29,6 +29,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -190,6 +191,9 @@ type site struct {
 	delegate func(*server.Config) ([]authority, error)
 	// joined counts the namespaces that were created on the site.
 	joined atomic.Int32
+	// identity is the name of the replica, and clock its clock: nil means the real one.
+	identity string
+	clock    clock.WithTicker
 
 	server   *Server
 	listener net.Listener
@@ -226,7 +230,7 @@ func newSite(t testing.TB, notes *journal) *site {
 		}),
 		kube:     fake.NewClientset(namespace("empty"), namespace("pending"), namespace("second")),
 		provider: &provider{}, timing: fast(), journal: notes,
-		agent: newFakeAgent(t), delegate: letTesterIn,
+		agent: newFakeAgent(t), delegate: letTesterIn, identity: "replica",
 	}
 }
 
@@ -258,7 +262,7 @@ func (s *site) build(t testing.TB) net.Listener {
 	var err error
 	s.server, err = newServer(Config{
 		Options: opts, Connections: s.provider, PodNamespace: podNamespace, Listener: listener,
-		Identity: "replica", Metrics: prometheus.NewRegistry(), MirrorTiming: s.timing, Tracing: s.tracing,
+		Identity: s.identity, Clock: s.clock, Metrics: prometheus.NewRegistry(), MirrorTiming: s.timing, Tracing: s.tracing,
 		MirrorLease: patientLease, DialAgent: s.agent.Dial,
 	}, kube{
 		client: s.kube, dynamic: s.untyped,

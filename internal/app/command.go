@@ -20,6 +20,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/bucket"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
@@ -103,6 +104,7 @@ func subcommands(streams genericiooptions.IOStreams) []*cobra.Command {
 		migrate.NewCommand(streams),
 		supportbundle.NewCommand(streams),
 		uninstall.NewCommand(streams),
+		bucket.NewCommand(),
 	}
 	for _, command := range commands {
 		command.SetHelpFunc((&cobra.Command{}).HelpFunc())

@@ -105,7 +105,7 @@ func (env *environment) addControllers(ctx context.Context) error {
 	kit, err := framework.New(env.manager, framework.Options{
 		Optional: optional, Metrics: env.metrics, NewClient: env.newCoderClient, Tracing: env.tracing, Namespaces: env.options.WatchNamespaces,
 		Cluster: resources.Cluster{
-			ClusterDomain: env.options.ClusterDomain, OperatorNamespace: env.namespace, PodIPv6: podIPv6(os.Getenv),
+			ClusterDomain: env.options.ClusterDomain, OperatorNamespace: env.namespace, PodIPv6: podIPv6(os.Getenv), OperatorImage: os.Getenv(podImageEnv),
 		},
 	})
 	if err != nil {

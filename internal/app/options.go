@@ -233,6 +233,8 @@ func inCluster(getenv func(string) string) bool { return getenv("KUBERNETES_SERV
 const (
 	podNameEnv = "POD_NAME"
 	podIPEnv   = "POD_IP"
+	// podImageEnv is the image of the operator's own pod.
+	podImageEnv = "POD_IMAGE"
 )
 
 // podIPv6 reports whether the primary address of pods in this cluster is an IPv6 address.

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ type Archive struct {
 	text, binary map[string]string
 	// absent contains the files whose content was not kept.
 	absent map[string]absentFile
+	// SHA256 is the hash of the archive in hexadecimal, or empty if it was not read to its end.
+	SHA256 string
 }
 
 type absentFile struct {
@@ -297,6 +300,7 @@ func ReadArchive(data []byte) (*Archive, error) {
 		refused.StatusCode = unpackingStatus(err)
 		return nil, refused
 	}
+	archive.SHA256 = fmt.Sprintf("%x", sha256.Sum256(data))
 	return archive, nil
 }
 

@@ -71,6 +71,7 @@ func TestLicensedContract(t *testing.T) {
 		{"entitlements", c.entitlements},
 		{"service accounts", c.serviceAccounts},
 		{"prebuilt workspaces", c.prebuilt},
+		{"groups", c.groups},
 		{"two replicas", c.replicas},
 		{"provisioner keys", c.provisionerKeys},
 		{"provisioner daemons", c.provisionerDaemons},
@@ -97,6 +98,7 @@ const (
 	noProvisioners = "External Provisioner Daemons is a Premium feature. Contact sales!"
 	noProxies      = "Workspace Proxy is a Premium feature. Contact sales!"
 	noServices     = "Service Accounts is a Premium feature. Contact sales!"
+	noGroups       = "Template RBAC is a Premium feature. Contact sales!"
 )
 
 func (c *licensed) unlicensed(t *testing.T) {
@@ -124,6 +126,8 @@ func (c *licensed) unlicensed(t *testing.T) {
 	if !coderd.IsNotEntitled(err) {
 		t.Errorf("%v, want not entitled", err)
 	}
+	_, err = c.admin.GroupID(ctx, c.org.ID, "devs")
+	expect(t, err, refusal{http.StatusForbidden, noGroups, nil})
 	_, err = c.admin.CreateUser(ctx, c.service("robot"))
 	expect(t, err, refusal{http.StatusForbidden, noServices, nil})
 	if !coderd.IsNotEntitled(err) {
@@ -284,6 +288,28 @@ func (c *licensed) prebuilt(t *testing.T) {
 	c.server.PatchTemplate(t, c.prebuild.TemplateID, map[string]any{"require_active_version": true})
 	if w := must[coderd.Workspace](t)(c.admin.Workspace(ctx, id)); !w.TemplateRequireActiveVersion {
 		t.Error("the workspace does not show that its template requires the active version")
+	}
+}
+
+// groups shares a workspace with a group.
+func (c *licensed) groups(t *testing.T) {
+	ctx, id := t.Context(), c.prebuild.ID
+	want := coderd.Share{ID: c.server.AddGroup("devs"), IsGroup: true, GroupName: "devs", Role: coderd.RoleUse}
+	if found := must[uuid.UUID](t)(c.admin.GroupID(ctx, c.org.ID, "devs")); found != want.ID {
+		t.Errorf("the id is %s, want %s", found, want.ID)
+	}
+	_, err := c.admin.GroupID(ctx, c.org.ID, "ops")
+	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
+	for _, role := range []string{coderd.RoleUse, coderd.RoleAdmin, ""} {
+		want.Role = role
+		ok(t, c.admin.ShareWorkspace(ctx, id, []coderd.Share{want}))
+		wanted := []coderd.Share{want}
+		if role == "" {
+			wanted = nil
+		}
+		if diff := cmp.Diff(wanted, must[coderd.Workspace](t)(c.admin.Workspace(ctx, id)).SharedWith); diff != "" {
+			t.Errorf("shared as %q (-want +got):\n%s", role, diff)
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -377,7 +379,9 @@ func (c *Client) downloadArchive(ctx context.Context, fileID uuid.UUID, how unpa
 		if kind := mediaType(res.Header); kind != codersdk.ContentTypeTar {
 			return &Error{Op: op, Message: redaction.Truncate(fmt.Sprintf("Coder at %s sent %q instead of an archive", c.url, kind), maxMessage)}
 		}
-		out, err = readTar(body, how)
+		hash := sha256.New()
+		content := io.TeeReader(body, hash)
+		out, err = readTar(content, how)
 		switch {
 		case body.err != nil && !IsTooLarge(body.err):
 			// An incomplete download is not a problem of the archive.
@@ -386,7 +390,9 @@ func (c *Client) downloadArchive(ctx context.Context, fileID uuid.UUID, how unpa
 			return &Error{Op: op, StatusCode: unpackingStatus(err), Message: "the archive cannot be unpacked", Detail: redaction.Truncate(err.Error(), maxDetail), Err: err}
 		}
 		// The connection is reused if only little data is left.
-		_, _ = io.CopyN(io.Discard, body, 64<<10)
+		if _, err := io.CopyN(io.Discard, content, 64<<10); errors.Is(err, io.EOF) {
+			out.SHA256 = hex.EncodeToString(hash.Sum(nil))
+		}
 		return nil
 	})
 	if err != nil {

@@ -29,6 +29,8 @@ type TemplateVersion struct {
 	Error     string
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// StartedAt and CompletedAt are when the build started and ended, or nil.
+	StartedAt, CompletedAt *time.Time
 	// CreatedBy is a username.
 	CreatedBy string
 	// Archived reports that the version is no longer offered to users.
@@ -86,6 +88,8 @@ func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
 		Error:           boundText(importError(v.Job.Error)),
 		CreatedAt:       v.CreatedAt,
 		UpdatedAt:       v.UpdatedAt,
+		StartedAt:       v.Job.StartedAt,
+		CompletedAt:     v.Job.CompletedAt,
 		CreatedBy:       boundName(v.CreatedBy.Username),
 		Archived:        v.Archived,
 		ProvisionerTags: boundTags(v.Job.Tags),

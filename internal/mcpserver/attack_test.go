@@ -40,7 +40,7 @@ var hostileNames = []string{
 // among them.
 var ourPaths = regexp.MustCompile(strings.ReplaceAll(`^(/version|/apis/aggregation\.coder\.com/v1alpha1`+
 	`|/apis/coder\.com/v1alpha1(/namespaces/NAME)?/(codercontrolplanes|coderprovisioners|coderworkspaceproxies)(/NAME(/scale)?)?`+
-	`|/apis/aggregation\.coder\.com/v1alpha1(/namespaces/NAME)?/(coderworkspaces|codertemplates)(/NAME(/start|/orphan|/log|/files|/versions|/parameters)?)?`+
+	`|/apis/aggregation\.coder\.com/v1alpha1(/namespaces/NAME)?/(coderworkspaces|codertemplates|codertemplateversions)(/NAME(/start|/orphan|/log|/files|/parameters)?)?`+
 	`|/apis/apps/v1/namespaces/NAME/(deployments|replicasets)(/NAME)?`+
 	`|/api/v1(/namespaces/NAME)?/(pods|persistentvolumeclaims|events|services|endpoints)(/NAME(/log)?)?`+
 	`|/apis/discovery\.k8s\.io/v1/namespaces/NAME/endpointslices)$`, "NAME", `[^/]+`))

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -70,7 +70,7 @@ func Kinds() []schema.GroupVersionKind {
 		}
 	}
 	add(coderv1alpha1.GroupVersion.String(), "CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy")
-	add(aggregationv1alpha1.GroupVersion.String(), "CoderTemplate", "CoderWorkspace")
+	add(aggregationv1alpha1.GroupVersion.String(), "CoderTemplate", "CoderTemplateVersion", "CoderWorkspace")
 	add("v1", "Pod", "Service", "Secret")
 	add("apps/v1", "Deployment")
 	return all
@@ -167,43 +167,52 @@ func (c *Cluster) templates(ctx context.Context, namespace string) (map[template
 	return all, nil
 }
 
-// TemplateVersion returns a version of a template by its name or UUID.
-func (c *Cluster) TemplateVersion(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate, nameOrID string) (aggregationv1alpha1.CoderTemplateVersion, error) {
-	var seen []string
+// templateVersions returns the versions of a template that are served, the newest first.
+func (c *Cluster) templateVersions(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) ([]aggregationv1alpha1.CoderTemplateVersion, error) {
+	var list aggregationv1alpha1.CoderTemplateVersionList
+	if err := c.List(ctx, &list, client.InNamespace(tmpl.Namespace), client.MatchingFields{"status.template": tmpl.Name}); err != nil {
+		return nil, fmt.Errorf("reading the versions of template %s: %w", tmpl.Name, err)
+	}
+	slices.SortFunc(list.Items, func(a, b aggregationv1alpha1.CoderTemplateVersion) int {
+		return b.Status.CreatedAt.Compare(a.Status.CreatedAt.Time)
+	})
+	return list.Items, nil
+}
+
+// TemplateVersion returns the UUID of a version of a template, by its name or UUID. The version of a UUID may be older than those that
+// are served.
+func (c *Cluster) TemplateVersion(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate, nameOrID string) (string, error) {
 	// The author of a version may have given it the UUID of another one as its name.
-	id, err := uuid.Parse(nameOrID)
-	isID := err == nil && strings.EqualFold(nameOrID, id.String())
-	parameters := map[string]string{"archived": "true", "limit": "200"}
-	for {
-		var list aggregationv1alpha1.CoderTemplateVersionList
-		if err := send(ctx, c.subresource(http.MethodGet, tmpl, "versions", parameters), &list); err != nil {
-			return aggregationv1alpha1.CoderTemplateVersion{}, fmt.Errorf("reading the versions of template %s: %w", tmpl.Name, err)
+	if id, err := uuid.Parse(nameOrID); err == nil && strings.EqualFold(nameOrID, id.String()) {
+		return id.String(), nil
+	}
+	versions, err := c.templateVersions(ctx, tmpl)
+	if err != nil {
+		return "", err
+	}
+	var seen []string
+	for _, v := range versions {
+		if v.Status.VersionName == nameOrID || v.Name == nameOrID {
+			return v.Status.ID, nil
 		}
-		for _, v := range list.Items {
-			if v.ID == strings.ToLower(nameOrID) || !isID && v.Name == nameOrID {
-				return v, nil
-			}
-			seen = append(seen, v.Name)
-		}
-		if list.Continue == "" {
-			break
-		}
-		parameters["after"] = list.Continue
+		seen = append(seen, v.Status.VersionName)
 	}
 	const most = 5
-	return aggregationv1alpha1.CoderTemplateVersion{}, fmt.Errorf("template %s has no version %q; the newest of its %d are %s",
+	return "", fmt.Errorf("template %s has no version %q; the newest of its %d are %s; an older one needs its UUID",
 		tmpl.Name, nameOrID, len(seen), strings.Join(seen[:min(len(seen), most)], ", "))
 }
 
-// TemplateVersionNames returns the names of the newest versions of a template.
+// TemplateVersionNames returns the names of the newest versions of a template that are not archived.
 func (c *Cluster) TemplateVersionNames(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) []string {
-	var list aggregationv1alpha1.CoderTemplateVersionList
-	if send(ctx, c.subresource(http.MethodGet, tmpl, "versions", map[string]string{"limit": "20"}), &list) != nil {
+	versions, err := c.templateVersions(ctx, tmpl)
+	if err != nil {
 		return nil
 	}
 	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
+	for _, v := range versions {
+		if !v.Status.Archived {
+			names = append(names, v.Status.VersionName)
+		}
 	}
 	return names
 }

@@ -42,7 +42,7 @@ func newFakeAPI(t *testing.T, manifests ...string) *fakeAPI {
 	t.Cleanup(f.Close)
 	for _, group := range []string{
 		"/apis/coder.com/v1alpha1 codercontrolplanes coderprovisioners coderworkspaceproxies coderbackups coderbackupschedules",
-		"/apis/aggregation.coder.com/v1alpha1 coderworkspaces codertemplates",
+		"/apis/aggregation.coder.com/v1alpha1 coderworkspaces codertemplates codertemplateversions",
 		"/api/v1 pods persistentvolumeclaims services serviceaccounts secrets namespaces", "/apis/apps/v1 deployments replicasets",
 		"/apis/rbac.authorization.k8s.io/v1 roles rolebindings", "/apis/policy/v1 poddisruptionbudgets",
 		"/apis/networking.k8s.io/v1 ingresses networkpolicies",

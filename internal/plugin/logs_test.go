@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -8,6 +9,15 @@ import (
 )
 
 const helloPath = inCoder + "/codertemplates/coder.hello"
+
+// versionsOfHello returns a list of CoderTemplateVersions with these statuses.
+func versionsOfHello(statuses ...fields) fields {
+	items := []any{}
+	for i, status := range statuses {
+		items = append(items, fields{"metadata": fields{"namespace": "coder", "name": fmt.Sprintf("coder.hello.v%d", i)}, "status": status})
+	}
+	return fields{"apiVersion": "aggregation.coder.com/v1alpha1", "kind": "CoderTemplateVersionList", "items": items}
+}
 
 func TestBuildLogs(t *testing.T) {
 	api := sampleAPI(t)
@@ -17,8 +27,8 @@ func TestBuildLogs(t *testing.T) {
 	api.answer("GET "+inCoder+"/coderworkspaces/coder.ada.dev/log", log("1 a\n2 b\x1b[2J\n3 "))
 	api.answer("GET "+inCoder+"/coderworkspaces/coder.bo.dev/log", refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, "build=9: the workspace has builds 1 to 2"))
 	api.answer("GET "+helloPath+"/log", log("template "))
-	api.answer("GET "+helloPath+"/versions", func(w http.ResponseWriter, _ *http.Request) {
-		respond(w, http.StatusOK, map[string]any{"items": []any{map[string]any{"id": "22222222-2222-2222-2222-222222222222", "name": "two"}}})
+	api.answer("GET "+inCoder+"/codertemplateversions", func(w http.ResponseWriter, _ *http.Request) {
+		respond(w, http.StatusOK, versionsOfHello(fields{"id": "22222222-2222-2222-2222-222222222222", "versionName": "two"}))
 	})
 	runEach(t, api, map[string]answer{
 		"logs ada.dev":                      {0, "1 a\n2 b\x1b[2J\n3 \n", ""},

@@ -42,7 +42,7 @@ func (r *logsRun) template(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		parameters["version"] = version.ID
+		parameters["version"] = version
 	}
 	return r.print(ctx, tmpl, parameters)
 }

@@ -66,11 +66,14 @@ func (o *rollout) most(all int) (int, error) {
 	return max(n, 1), nil
 }
 
+// spares reports whether workspaces that somebody uses are left as they are.
+func (o *rollout) spares() bool { return o.onlyStopped || o.idle != 0 }
+
 // inUse returns why a workspace is not to be updated now, or an empty string.
 func (o *rollout) inUse(ws *aggregationv1alpha1.CoderWorkspace, now time.Time) string {
 	stopped := ws.Status.Phase == "Stopped" && !ptr.Deref(ws.Spec.Running, false)
 	switch used := ws.Status.LastUsedAt; {
-	case stopped, !o.onlyStopped && o.idle == 0:
+	case stopped, !o.spares():
 		return ""
 	case o.onlyStopped:
 		return "is not stopped"

@@ -136,6 +136,21 @@ func TestRolloutSparesUsers(t *testing.T) {
 	}
 }
 
+// TestUseThatBeginsBeforeTheUpdate: without --max-unavailable too, a workspace is read again before it is stopped, for example because
+// the question was answered late.
+func TestUseThatBeginsBeforeTheUpdate(t *testing.T) {
+	api := newRolloutAPI(t)
+	api.answer("GET /apis/coder.com/v1alpha1/namespaces/coder/codercontrolplanes", func(w http.ResponseWriter, _ *http.Request) {
+		// The workspaces have been listed.
+		api.setStatus(workspaces, "coder.ada.r9", fields{"lastUsedAt": noon.Format(time.RFC3339)})
+		respond(w, http.StatusOK, fields{"apiVersion": "coder.com/v1alpha1", "kind": "CoderControlPlaneList", "items": []any{}})
+	})
+	got := api.update(t, "", "--idle", "30m")
+	if got.code != 0 || strings.Join(api.order, " ") != "r1 r2 r3 r4 r5 r6 r7 r8" || !strings.Contains(got.err, "r9 was used at") {
+		t.Errorf("%v %+v", api.order, got)
+	}
+}
+
 // TestRolloutLeavesTestsAlone: a workspace of a CoderTemplateTest keeps its version, unless it is named. One that is deleted during the
 // rollout is no failure.
 func TestRolloutLeavesTestsAlone(t *testing.T) {

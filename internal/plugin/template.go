@@ -51,7 +51,7 @@ func downloadTemplate(ctx context.Context, c *Cluster, tmpl *aggregationv1alpha1
 		if err != nil {
 			return nil, err
 		}
-		version = found.ID
+		version = found
 	}
 	stream, err := c.subresource(http.MethodGet, tmpl, "files", map[string]string{"version": version}).Stream(ctx)
 	if err != nil {

@@ -83,7 +83,7 @@ func (p *templatePromote) promote(ctx context.Context, text string) error {
 		if err != nil {
 			return err
 		}
-		id = found.ID
+		id = found
 	case candidate == nil:
 		return fmt.Errorf("template %s has no candidate: choose a version with --version, or push files while spec.activation is Manual or AfterTest", tmpl.Name)
 	case candidate.ID == "":

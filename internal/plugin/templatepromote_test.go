@@ -67,8 +67,8 @@ func TestTemplatePromote(t *testing.T) {
 			var promoted []fields
 			api := withHistory(t, &promoted)
 			api.setStatus(templates, "coder.hello", c.status)
-			api.answer("GET "+helloPath+"/versions", func(w http.ResponseWriter, _ *http.Request) {
-				respond(w, http.StatusOK, fields{"items": []any{fields{"id": "v-three", "name": "three"}, fields{"id": "v-four", "name": idOne}, fields{"id": idOne, "name": "one"}}})
+			api.answer("GET "+inCoder+"/codertemplateversions", func(w http.ResponseWriter, _ *http.Request) {
+				respond(w, http.StatusOK, versionsOfHello(fields{"id": "v-three", "versionName": "three"}, fields{"id": "v-four", "versionName": idOne}, fields{"id": idOne, "versionName": "one"}))
 			})
 			runEach(t, api, map[string]answer{"template " + line: c.want})
 			if diff := cmp.Diff(c.bodies, promoted); diff != "" {

@@ -78,17 +78,25 @@ func (r *upgradePlanRun) do(ctx context.Context, args []string) error {
 	if r.to != "" {
 		facts.Wanted = upgrade.ImageOf(r.to, cmp.Or(facts.Image, facts.Wanted))
 	}
+	planes := &coderv1alpha1.CoderControlPlaneList{}
+	listErr := cluster.List(ctx, planes, client.InNamespace(cp.Namespace))
+	facts.Overlapping = upgrade.Overlapping(upgrade.Sharing(cp, planes.Items))
 	decision := upgrade.Decide(facts)
 	plan := upgradePlan{
 		ControlPlane: cp.Namespace + "/" + cp.Name, Running: facts.Running, Image: facts.Image, Wanted: facts.Wanted,
 		Allowed: decision.Reason == "", Message: decision.Message, Pods: orderOfPods(cp, facts, decision),
 		Checks: append(slices.Clone(decision.Checks), supportedVersion(facts.Wanted), readyNow(cp), noBuilds(ctx, cluster, cp), noNewerProvisioners(ctx, cluster, cp, facts.Wanted)),
 	}
+	quotas := slices.IndexFunc(plan.Checks, func(check upgrade.Check) bool { return check.Name == upgrade.CheckQuotas })
+	if listErr != nil && quotas >= 0 {
+		plan.Checks[quotas] = upgrade.Check{Name: upgrade.CheckQuotas, Result: upgrade.Warning, Message: "control planes with the same database could not be looked for: " + listErr.Error()}
+	}
 	if decision.Phases {
-		backup := backupBefore(ctx, cluster, cp)
-		plan.Checks = append(plan.Checks, backup)
-		if backup.Result == upgrade.Failed {
-			plan.Allowed, plan.Message = false, backup.Message
+		for _, check := range []upgrade.Check{backupBefore(ctx, cluster, cp, facts.Wanted), newServer(ctx, cluster, cp, facts)} {
+			plan.Checks = append(plan.Checks, check)
+			if check.Result == upgrade.Failed {
+				plan.Allowed, plan.Message = false, check.Message
+			}
 		}
 	}
 	if r.format.Structured() {
@@ -136,12 +144,10 @@ func orderOfPods(cp *coderv1alpha1.CoderControlPlane, facts upgrade.Facts, decis
 			back = "the new image stays if it does not work"
 		}
 		return "all old pods stop, then one new pod migrates the database, then the others start; Coder does not respond meanwhile; " + back + ends
-	case strategy == nil && decision.StopFirst:
+	case decision.StopFirst:
 		return "all old pods stop before the new ones start, so Coder does not respond meanwhile" + ends
 	case strategy != nil && strategy.Type == "Recreate":
 		return "all old pods stop before the new ones start, because of spec.deployment.strategy" + ends
-	case decision.StopFirst:
-		return "old and new pods run at the same time, because of spec.deployment.strategy, which Coder does not support for two minor versions" + ends
 	}
 	return "each new pod starts before an old one stops" + ends
 }
@@ -156,11 +162,18 @@ func supportedVersion(wanted string) upgrade.Check {
 }
 
 // backupBefore says whether the upgrade makes a backup. A failed check means that it does not begin.
-func backupBefore(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) upgrade.Check {
+func backupBefore(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane, wanted string) upgrade.Check {
 	const name = "Backup"
 	policy := upgrade.PolicyOf(cp).Backup
-	if policy == coderv1alpha1.UpgradeBackupNever {
+	switch policy {
+	case coderv1alpha1.UpgradeBackupNever:
 		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "spec.upgrade.backup is Never, so no backup is made"}
+	case coderv1alpha1.UpgradeBackupExternal:
+		backup, missing := upgrade.ExternalBackup(cp, wanted)
+		if backup == "" {
+			return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "spec.upgrade.backup is External, so the old pods serve until a backup is named: " + missing}
+		}
+		return upgrade.Check{Name: name, Result: upgrade.Passed, Message: fmt.Sprintf("the annotation names the backup %q of another tool, which the operator cannot check", backup)}
 	}
 	list := &coderv1alpha1.CoderBackupScheduleList{}
 	if err := c.List(ctx, list, client.InNamespace(cp.Namespace)); err != nil {
@@ -180,6 +193,32 @@ func backupBefore(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderContro
 	return upgrade.Check{Name: name, Result: upgrade.Passed, Message: fmt.Sprintf("%s; the last of them is %s", message, schedule.Status.LastSuccessfulBackup)}
 }
 
+// newServer checks the version of PostgreSQL that the newest backup of the control plane reports.
+func newServer(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane, facts upgrade.Facts) upgrade.Check {
+	list, newest := &coderv1alpha1.CoderBackupList{}, &coderv1alpha1.CoderBackup{}
+	if err := c.List(ctx, list, client.InNamespace(cp.Namespace)); err != nil {
+		return upgrade.Check{Name: upgrade.CheckPostgreSQL, Result: upgrade.Warning, Message: "the backups could not be read: " + err.Error()}
+	}
+	for i := range list.Items {
+		backup := &list.Items[i]
+		if backup.Spec.ControlPlaneRef.Name == cp.Name && backup.Status.PostgresVersion != "" && (newest.Name == "" || newest.Status.CompletedAt.Before(backup.Status.CompletedAt)) {
+			newest = backup
+		}
+	}
+	major, source := int64(0), "the operator reads it before a pod stops"
+	if newest.Name != "" {
+		// For example "15.4" or "18beta1".
+		_, _ = fmt.Sscanf(newest.Status.PostgresVersion, "%d", &major)
+		source = "CoderBackup " + newest.Name + " reports it"
+	}
+	check := upgrade.PostgreSQL(facts, major)
+	if check.Result == upgrade.Failed {
+		source += "; if the server was replaced since, make another backup, or begin the upgrade: the operator reads the version again"
+	}
+	check.Message += "; " + source
+	return check
+}
+
 func readyNow(cp *coderv1alpha1.CoderControlPlane) upgrade.Check {
 	const name = "ControlPlaneReady"
 	ready := meta.FindStatusCondition(cp.Status.Conditions, coderv1alpha1.ConditionReady)
@@ -192,7 +231,7 @@ func readyNow(cp *coderv1alpha1.CoderControlPlane) upgrade.Check {
 	return upgrade.Check{Name: name, Result: upgrade.Passed, Message: ready.Message}
 }
 
-// noBuilds looks for builds that an upgrade would interrupt, unless they run in external provisioners.
+// noBuilds looks for builds that an upgrade would delay, if they run in external provisioners, or else interrupt.
 func noBuilds(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) upgrade.Check {
 	const name = "NoRunningBuilds"
 	list := &aggregationv1alpha1.CoderWorkspaceList{}
@@ -206,7 +245,7 @@ func noBuilds(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPla
 		}
 	}
 	if n := len(building); n > 0 {
-		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: fmt.Sprintf("%d of %d workspaces are being built, for example %s; coderd's own provisioners end with its pod",
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: fmt.Sprintf("%d of %d workspaces are being built, for example %s; external provisioners finish their builds before Coder stops, in their termination grace period, and coderd's own end with its pod",
 			n, len(list.Items), building[0])}
 	}
 	return upgrade.Check{Name: name, Result: upgrade.Passed, Message: fmt.Sprintf("none of %d workspaces is being built", len(list.Items))}

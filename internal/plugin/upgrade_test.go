@@ -35,6 +35,10 @@ func TestUpgradePlan(t *testing.T) {
 		"a backup that is required, and not possible": {args: "--to 2.37.0", code: 1, want: []string{"The operator would refuse it: spec.upgrade.backup is Required"}, prepare: func(api *fakeAPI) {
 			api.change(planes, "coder/coder", func(o fields) { o["spec"].(fields)["upgrade"] = fields{"backup": "Required"} })
 		}},
+		"a backup of another tool": {args: "--to 2.37.0", want: []string{
+			"Backup", "Warning", "External, so the old pods serve until a backup is named: the annotation names no backup for this version; make a backup", "kubectl annotate -n coder codercontrolplane coder --overwrite coder.com/upgrade-backup=v2.37.0/NAME",
+		}, prepare: externalBackup("v2.36.0/other")},
+		"a backup of another tool, named": {args: "--to 2.37.0", want: []string{"Passed", `the annotation names the backup "rds:a/b" of another tool`}, prepare: externalBackup("2.37.0/rds:a/b")},
 		"no backup, and no way back": {args: "--to 2.37.0", want: []string{"spec.upgrade.backup is Never", "the new image stays if it does not work"}, prepare: func(api *fakeAPI) {
 			api.change(planes, "coder/coder", func(o fields) { o["spec"].(fields)["upgrade"] = fields{"backup": "Never", "onFailure": "Hold"} })
 		}},
@@ -48,8 +52,22 @@ func TestUpgradePlan(t *testing.T) {
 			api.change(planes, "coder/coder", func(o fields) { o["metadata"].(fields)["annotations"] = fields{"coder.com/allow-version": "2.30.0"} })
 		}},
 		"a digest": {args: "--to mirror/coder@sha256:aa", code: 1, want: []string{"VersionKnown", `coder.com/allow-version: "sha256:aa"`}},
-		"a strategy in the spec": {args: "--to 2.37.0", want: []string{"old and new pods run at the same time"}, prepare: func(api *fakeAPI) {
+		"a strategy in the spec": {args: "--to 2.37.0", want: []string{"all old pods stop, then one new pod migrates the database"}, prepare: func(api *fakeAPI) {
 			api.change(planes, "coder/coder", func(o fields) { o["spec"].(fields)["deployment"] = fields{"strategy": fields{"type": "RollingUpdate"}} })
+		}},
+		"the server is not known": {args: "--to 2.37.0", want: []string{"PostgreSQLVersion", "Warning", "the operator reads it before a pod stops"}},
+		"a new server":            {args: "--to 2.37.0", want: []string{"the server is PostgreSQL 15, and Coder needs 13 or newer; CoderBackup new reports it"}, prepare: withServer(t, "15.4")},
+		"an old server":           {args: "--to 2.37.0", code: 1, want: []string{"The operator would refuse it: the server of the database is PostgreSQL 12"}, prepare: withServer(t, "12.22")},
+		"quotas":                  {args: "--to 2.39.0", want: []string{"QuotasNeedOutage", "all old pods stop before a new one starts, which Coder demands"}},
+		"quotas, beside another": {args: "--to 2.39.0 coder", code: 1, want: []string{`The operator would refuse it: CoderControlPlane "beside" uses the same database`}, prepare: func(api *fakeAPI) {
+			api.change(planes, "coder/coder", func(o fields) { o["spec"].(fields)["database"] = fields{"secretRef": fields{"name": "db"}} })
+			api.apply(t, `apiVersion: coder.com/v1alpha1
+kind: CoderControlPlane
+metadata: {name: beside, namespace: coder, uid: beside}
+spec: {image: "coder:v2.36.1", database: {secretRef: {name: db, key: url}}}`)
+		}},
+		"quotas, without the right to list": {args: "--to 2.39.0 coder", want: []string{"control planes with the same database could not be looked for"}, prepare: func(api *fakeAPI) {
+			api.answers["GET /apis/coder.com/v1alpha1/namespaces/coder/codercontrolplanes"] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }
 		}},
 		"newer provisioners": {args: "--to 2.37.0", want: []string{"CoderProvisioner build has the newer image coder:v2.38.0"}, prepare: func(api *fakeAPI) {
 			api.change("/apis/coder.com/v1alpha1/coderprovisioners", "coder/build", func(o fields) { o["spec"].(fields)["image"] = "coder:v2.38.0" })
@@ -82,6 +100,29 @@ func TestUpgradePlan(t *testing.T) {
 		})
 	}
 	newHarness().run(t, upgradeAPI(t), "upgrade", "plan", "-n", "empty").want(t, 1, "", "there is no control plane in namespace empty")
+}
+
+// externalBackup sets spec.upgrade.backup to External, with a value of the annotation.
+func externalBackup(value string) func(*fakeAPI) {
+	return func(api *fakeAPI) {
+		api.change(planes, "coder/coder", func(o fields) {
+			o["spec"].(fields)["upgrade"] = fields{"backup": "External"}
+			o["metadata"].(fields)["annotations"] = fields{"coder.com/upgrade-backup": value}
+		})
+	}
+}
+
+// withServer adds two backups of the control plane, of which the newer one reports the version of the server.
+func withServer(t *testing.T, version string) func(*fakeAPI) {
+	return func(api *fakeAPI) {
+		for name, of := range map[string][2]string{"new": {version, "03"}, "old": {"9.6.24", "02"}} {
+			api.apply(t, `apiVersion: coder.com/v1alpha1
+kind: CoderBackup
+metadata: {name: `+name+`, namespace: coder}
+spec: {controlPlaneRef: {name: coder}}
+status: {phase: Completed, postgresVersion: "`+of[0]+`", completedAt: "2026-11-20T`+of[1]+`:00:00Z"}`)
+		}
+	}
 }
 
 func withSchedule(t *testing.T) func(*fakeAPI) {
@@ -117,6 +158,15 @@ func TestUpgradeStatus(t *testing.T) {
 				t.Errorf("%s: there is no %q in\n%s", phase, want, got.out)
 			}
 		}
+	}
+
+	// The backup of another tool.
+	delete(upgrade, "backup")
+	upgrade["phase"], upgrade["externalBackup"], upgrade["stoppedAt"] = "Migrating", "rds:before", "2026-03-01T11:51:30Z"
+	api.setStatus(planes, "coder", fields{"upgrade": upgrade})
+	got := newHarness().run(t, api, "upgrade", "status", "-n", "coder", "coder")
+	if got.code != 0 || !strings.Contains(got.out, "rds:before, made by another tool") || !strings.Contains(got.out, "2026-03-01 11:51:30 UTC") {
+		t.Errorf("exit code %d\n%s", got.code, got.out)
 	}
 }
 
@@ -176,6 +226,10 @@ status: {phase: Completed, completedAt: "2026-03-01T11:51:00Z"}`)
 	revert(upgradeAPI(t), "--yes").want(t, 1, "", "no upgrade of coder/coder has failed")
 	revert(failed(t, fields{"schemaAfter": 412}), "--yes").want(t, 1, "", `set spec.image to "coder:v2.30.0"`)
 	revert(failed(t, fields{"backup": ""}), "--yes").want(t, 1, "", "there is no backup of this upgrade")
+	revert(failed(t, fields{"backup": "", "externalBackup": "rds:before", "stoppedAt": "2026-03-01T11:51:30Z"}), "--yes").want(t, 1, "",
+		`restore the backup "rds:before", or the state of 2026-03-01T11:51:30Z, when the old pods had stopped, into another database with the tool that made it, and then set, in one change, spec.database to that database and spec.image: "coder:v2.30.0"`)
+	revert(failed(t, fields{"externalBackup": "coder-upgrade-1"}), "--yes").want(t, 1, "",
+		`restore the backup "coder-upgrade-1" of CloudNativePG into a new Cluster with spec.bootstrap.recovery of that Cluster, and then set, in one change, spec.database`)
 	revert(failed(t, fields{"backup": "gone"}), "--yes").want(t, 1, "", `"gone" not found`)
 	api = failed(t, nil)
 	api.setStatus(planes, "coder", fields{"restore": fields{"backup": "coder-upgrade-1"}})

@@ -18,6 +18,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
 type upgradeRevertRun struct {
@@ -105,6 +106,8 @@ func (r *upgradeRevertRun) revertible(cp *coderv1alpha1.CoderControlPlane) error
 		return fmt.Errorf("no upgrade of %s/%s has failed; see kubectl coder upgrade status", cp.Namespace, cp.Name)
 	case !r.print && (u.SchemaAfter == 0 || u.SchemaAfter == u.SchemaBefore):
 		return fmt.Errorf("the upgrade is not known to have migrated the database, so try the old image first: set spec.image to %q; that ends the upgrade, so keep what --print shows", u.FromImage)
+	case u.ExternalBackup != "":
+		return fmt.Errorf("another tool has made the backup of this upgrade: %s", upgrade.RestoreExternal(u))
 	case u.Backup == "":
 		return errors.New("there is no backup of this upgrade: correct its cause, which kubectl coder upgrade status shows, or restore another backup")
 	case cp.Status.Restore != nil && cp.Status.Restore.Backup == u.Backup:

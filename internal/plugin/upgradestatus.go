@@ -75,6 +75,12 @@ func (r *upgradeStatusRun) write(ctx context.Context, cluster *Cluster, cp *code
 		}
 		row("Backup", u.Backup+", "+state)
 	}
+	if u.ExternalBackup != "" && u.ExternalBackup != u.Backup {
+		row("Backup", u.ExternalBackup+", made by another tool")
+	}
+	if u.StoppedAt != nil {
+		row("Old pods stopped", u.StoppedAt.UTC().Format("2006-01-02 15:04:05 MST"))
+	}
 	if u.SchemaBefore != 0 {
 		schema := fmt.Sprintf("%d before", u.SchemaBefore)
 		if u.SchemaAfter != 0 {

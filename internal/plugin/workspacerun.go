@@ -92,7 +92,7 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 		orders, err := r.roll(ctx, cluster, found, all)
 		return errors.Join(r.answer(orders), err)
 	}
-	orders := r.place(ctx, cluster, found)
+	orders := r.start(ctx, cluster, found)
 	var waited error
 	if r.wait && !r.dryRun {
 		waited = r.await(ctx, cluster, orders)
@@ -136,6 +136,20 @@ func (r *workspaceRun) question(found []aggregationv1alpha1.CoderWorkspace) stri
 	names := firstNames(len(found), mostNamedInQuestion, func(i int) string { return found[i].Namespace + "/" + found[i].Name })
 	effect = strings.NewReplacer("Its processes", "Their processes", "It cannot", "They cannot", "its template", "their templates").Replace(effect)
 	return fmt.Sprintf("%s %d workspaces (%s)%s? %s", verb, len(found), names, where, effect)
+}
+
+// start requests the action for each workspace. One that is to be spared if it is in use is read again before.
+func (r *workspaceRun) start(ctx context.Context, c *Cluster, found []aggregationv1alpha1.CoderWorkspace) []*workspaceOrder {
+	if !r.rollout.spares() || r.dryRun {
+		return r.place(ctx, c, found)
+	}
+	var orders []*workspaceOrder
+	for _, ws := range found {
+		if o := r.next(ctx, c, ws); o != nil {
+			orders = append(orders, o)
+		}
+	}
+	return orders
 }
 
 // place requests the action for each workspace. It continues after a workspace that is refused.

@@ -79,8 +79,7 @@ func (u *uninstaller) keepBackups(ctx context.Context) error {
 		if o.definition.Kind != "CoderBackup" {
 			continue
 		}
-		directory, _, _ := unstructured.NestedString(o.Object, "status", "directory")
-		u.say("%s: its files stay in the directory %q of its volume", o, directory)
+		u.say("%s", inCoder(o))
 		if err := u.release(ctx, o); err != nil {
 			return err
 		}
@@ -194,7 +193,7 @@ func (u *uninstaller) eachRight(ctx context.Context, objects []object, do func(*
 	return nil
 }
 
-// inCoder describes what remains in Coder of an object whose cleanup was skipped.
+// inCoder describes what remains of an object whose cleanup was skipped, in Coder or where a backup is stored.
 func inCoder(o object) string {
 	status := func(field string) string {
 		value, _, _ := unstructured.NestedString(o.Object, "status", field)
@@ -215,6 +214,12 @@ func inCoder(o object) string {
 		}
 		return fmt.Sprintf("%s: it had no workspace", o)
 	case "CoderBackup":
+		if backup := status("cloudNativePGBackupName"); backup != "" {
+			return fmt.Sprintf("%s: its Backup %q of CloudNativePG stays", o, backup)
+		}
+		if bucket, _, _ := unstructured.NestedString(o.Object, "spec", "destination", "s3", "bucket"); bucket != "" {
+			return fmt.Sprintf("%s: its files stay in the directory %q of the bucket %q", o, status("directory"), bucket)
+		}
 		return fmt.Sprintf("%s: its files stay in the directory %q of its volume", o, status("directory"))
 	default:
 		if url := status("url"); url != "" {

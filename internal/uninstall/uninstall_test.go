@@ -188,6 +188,23 @@ func TestRemoveWithoutOperator(t *testing.T) {
 	c.removed(t)
 }
 
+// Where a backup stays depends on its destination.
+func TestWhereABackupStays(t *testing.T) {
+	for want, fields := range map[string]map[string]any{
+		`its files stay in the directory "coder/first" of its volume`: {"status": map[string]any{"directory": "coder/first"}},
+		`its files stay in the directory "coder/first" of the bucket "backups"`: {
+			"spec":   map[string]any{"destination": map[string]any{"s3": map[string]any{"bucket": "backups"}}},
+			"status": map[string]any{"directory": "coder/first"},
+		},
+		`its Backup "first" of CloudNativePG stays`: {"status": map[string]any{"cloudNativePGBackupName": "first"}},
+	} {
+		backup := object{&unstructured.Unstructured{Object: fields}, installation.Definition{Kind: "CoderBackup"}}
+		if got := inCoder(backup); !strings.HasSuffix(got, want) {
+			t.Errorf("it says %s, want %s", got, want)
+		}
+	}
+}
+
 // rightsElsewhere creates a Role as the operator would in another namespace.
 func (c *cluster) rightsElsewhere(t *testing.T) *rbacv1.Role {
 	t.Helper()

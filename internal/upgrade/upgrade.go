@@ -12,9 +12,11 @@ package upgrade
 import (
 	"cmp"
 	"fmt"
+	"strings"
+	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
@@ -30,8 +32,9 @@ type Facts struct {
 	Answered string
 	// Wanted is the image that the pods should get.
 	Wanted string
-	// Rolling reports that the spec asks for a rolling update of every image.
-	Rolling bool
+	// Overlapping is the name of a control plane with the same database and a Coder from before 2.39. It is
+	// empty if there is none.
+	Overlapping string
 	// Allowed is the value of the annotation coder.com/allow-version.
 	Allowed string
 }
@@ -42,8 +45,6 @@ func FactsOf(cp *coderv1alpha1.CoderControlPlane) Facts {
 		Running: cp.Status.Version, Image: cp.Status.Image, Answered: cp.Status.Image, Wanted: cp.Spec.Image,
 		Allowed: cp.Annotations[coderv1alpha1.AnnotationAllowVersion],
 	}
-	strategy := cp.Spec.Deployment.Strategy
-	f.Rolling = cp.Spec.Upgrade == nil && strategy != nil && strategy.Type == string(appsv1.RollingUpdateDeploymentStrategyType)
 	// The operator does not ask this Coder, so that status.version is not its version.
 	if f.Image != "" && (f.Running == "" || cp.Spec.OperatorAccess.Disabled) {
 		f.Running = Reference(f.Image)
@@ -67,6 +68,8 @@ const (
 	CheckVersionKnown  = "VersionKnown"
 	CheckNotADowngrade = "NotADowngrade"
 	CheckSupportedJump = "SupportedJump"
+	CheckQuotas        = "QuotasNeedOutage"
+	CheckPostgreSQL    = "PostgreSQLVersion"
 )
 
 // Check is one check of an image. Message is complete without the name.
@@ -105,6 +108,9 @@ func Decide(f Facts) Decision {
 		return d
 	}
 	d.Checks = []Check{knownVersion(f, from, to), notADowngrade(f, from, to), supportedJump(f, from, to)}
+	if beforeQuotas(from) && to != nil && !beforeQuotas(to) {
+		d.Checks = append(d.Checks, quotasNeedOutage(f))
+	}
 	overridden := Allows(f.Allowed, f.Wanted)
 	for i := range d.Checks {
 		check := &d.Checks[i]
@@ -116,7 +122,7 @@ func Decide(f Facts) Decision {
 			d.Reason, d.Message = refusal(f, check)
 		}
 	}
-	d.Phases = d.Reason == "" && d.StopFirst && !f.Rolling && f.Answered != "" && !sameImage(f.Answered, f.Wanted)
+	d.Phases = d.Reason == "" && d.StopFirst && f.Answered != "" && !sameImage(f.Answered, f.Wanted)
 	return d
 }
 
@@ -164,6 +170,63 @@ func supportedJump(f Facts, from, to *version.Version) Check {
 	return Check{CheckSupportedJump, Passed, "Coder migrates its database over several minor versions"}
 }
 
+// beforeQuotas reports whether a version is older than 2.39, which counts the quotas of workspaces anew. Coder forbids that an
+// older coderd runs at the same time if quotas are used.
+func beforeQuotas(v *version.Version) bool {
+	return v != nil && (v.Major() < 2 || v.Major() == 2 && v.Minor() < 39)
+}
+
+// quotasNeedOutage refuses an upgrade during which pods of another control plane would use the database.
+func quotasNeedOutage(f Facts) Check {
+	if f.Overlapping != "" {
+		return Check{CheckQuotas, Failed, fmt.Sprintf("CoderControlPlane %q uses the same database with a Coder from before 2.39, which must not run at the same time as the image %q, because that counts quotas anew",
+			f.Overlapping, f.Wanted)}
+	}
+	return Check{CheckQuotas, Passed, "all old pods stop before a new one starts, which Coder demands for 2.39 where quotas are used"}
+}
+
+// Sharing returns the control planes, of those in the same namespace, that use the same database.
+func Sharing(cp *coderv1alpha1.CoderControlPlane, all []coderv1alpha1.CoderControlPlane) (others []coderv1alpha1.CoderControlPlane) {
+	name, key, _ := cp.DatabaseSecret()
+	for i := range all {
+		otherName, otherKey, _ := all[i].DatabaseSecret()
+		if all[i].UID != cp.UID && name != "" && name == otherName && key == otherKey {
+			others = append(others, all[i])
+		}
+	}
+	return others
+}
+
+// Overlapping returns the name of the first control plane that may run a Coder from before 2.39, or an empty string.
+func Overlapping(others []coderv1alpha1.CoderControlPlane) string {
+	for i := range others {
+		v := parse(FactsOf(&others[i]).Running)
+		if ptr.Deref(others[i].Spec.Replicas, 1) > 0 && (v == nil || beforeQuotas(v)) {
+			return others[i].Name
+		}
+	}
+	return ""
+}
+
+// oldestPostgreSQL is the oldest major version of PostgreSQL with which Coder starts.
+const oldestPostgreSQL = 13
+
+// PostgreSQL checks the major version of the server of the database, which is 0 if it is not known.
+func PostgreSQL(f Facts, major int64) Check {
+	switch {
+	case major == 0:
+		return Check{CheckPostgreSQL, Warning, fmt.Sprintf("the version of the server is not known; Coder needs PostgreSQL %d or newer", oldestPostgreSQL)}
+	case major >= oldestPostgreSQL:
+		return Check{CheckPostgreSQL, Passed, fmt.Sprintf("the server is PostgreSQL %d, and Coder needs %d or newer", major, oldestPostgreSQL)}
+	}
+	check := Check{CheckPostgreSQL, Failed, fmt.Sprintf("the server of the database is PostgreSQL %d, and Coder needs %d or newer; upgrade the server, or set spec.image back; the annotation %s: %q on the CoderControlPlane allows the image anyway",
+		major, oldestPostgreSQL, coderv1alpha1.AnnotationAllowVersion, Reference(f.Wanted))}
+	if Allows(f.Allowed, f.Wanted) {
+		check.Result = Overridden
+	}
+	return check
+}
+
 func refusal(f Facts, check *Check) (reason, message string) {
 	reason, remedy := coderv1alpha1.ReasonVersionUnknown, "name the version in the tag of spec.image"
 	switch check.Name {
@@ -171,6 +234,8 @@ func refusal(f Facts, check *Check) (reason, message string) {
 		reason, remedy = coderv1alpha1.ReasonDowngrade, "set spec.image to that version or a newer one, or restore a backup of the database"
 	case CheckSupportedJump:
 		reason, remedy = coderv1alpha1.ReasonUnsupportedUpgrade, "set spec.image to a version that Coder documents an upgrade to"
+	case CheckQuotas:
+		reason, remedy = coderv1alpha1.ReasonDatabaseShared, "set spec.replicas of the other one to 0, or give each its own database"
 	}
 	return reason, fmt.Sprintf("%s; the pods keep the image %q; %s; the annotation %s: %q on the CoderControlPlane allows the image anyway",
 		check.Message, f.Image, remedy, coderv1alpha1.AnnotationAllowVersion, Reference(f.Wanted))
@@ -191,6 +256,60 @@ func ScheduleOf(controlPlane string, schedules []coderv1alpha1.CoderBackupSchedu
 		}
 	}
 	return oldest
+}
+
+// longestBackupName is the maximum length of the name of an external backup, in bytes.
+const longestBackupName = 512
+
+// ExternalBackup returns the backup that the annotation coder.com/upgrade-backup names for an upgrade to an image. missing
+// says what is missing if there is none. The backup of an earlier attempt does not count, because Coder has run since.
+func ExternalBackup(cp *coderv1alpha1.CoderControlPlane, image string) (name, missing string) {
+	value := cp.Annotations[coderv1alpha1.AnnotationUpgradeBackup]
+	target, name, _ := strings.Cut(value, "/")
+	last, used, _ := strings.Cut(cp.Status.LastExternalBackup, "/")
+	reason := ""
+	switch {
+	case value == "":
+	case !Allows(target, image), name == "", len(name) > longestBackupName:
+		reason = "the annotation names no backup for this version; "
+	case name == used && Allows(last, image):
+		reason = fmt.Sprintf("the backup %q is that of an earlier attempt; ", name)
+	default:
+		return name, ""
+	}
+	return "", fmt.Sprintf("%smake a backup of the database, and name it with kubectl annotate -n %s codercontrolplane %s --overwrite %s=%s/NAME",
+		reason, cp.Namespace, cp.Name, coderv1alpha1.AnnotationUpgradeBackup, Reference(image))
+}
+
+// RestoreExternal says how a failed upgrade is taken back if another tool, such as CloudNativePG, has made its backup.
+func RestoreExternal(u *coderv1alpha1.UpgradeStatus) string {
+	at := ""
+	if u.StoppedAt != nil {
+		at = fmt.Sprintf(", or the state of %s, when the old pods had stopped,", u.StoppedAt.UTC().Format(time.RFC3339))
+	}
+	how := "into another database with the tool that made it"
+	if u.ExternalBackup == u.Backup {
+		how = "of CloudNativePG into a new Cluster with spec.bootstrap.recovery of that Cluster"
+	}
+	return fmt.Sprintf("restore the backup %q%s %s, and then set, in one change, spec.database to that database and spec.image: %q",
+		u.ExternalBackup, at, how, u.FromImage)
+}
+
+// LongestHold is the maximum time for which provisioners are stopped in one phase of an upgrade.
+const LongestHold = time.Hour
+
+// ProvisionersHeld returns how long the provisioners of a control plane stay stopped for its upgrade at most, or 0 if they
+// run. cp may be nil.
+func ProvisionersHeld(cp *coderv1alpha1.CoderControlPlane, now time.Time) time.Duration {
+	if cp == nil || cp.Status.Upgrade == nil || !cp.DeletionTimestamp.IsZero() {
+		return 0
+	}
+	switch u := cp.Status.Upgrade; u.Phase {
+	case coderv1alpha1.UpgradeStoppingProvisioners, coderv1alpha1.UpgradeStopping, coderv1alpha1.UpgradeBackingUp,
+		coderv1alpha1.UpgradeMigrating, coderv1alpha1.UpgradeVerifying:
+		return max(0, u.PhaseStartedAt.Add(LongestHold).Sub(now))
+	}
+	return 0
 }
 
 // PolicyOf returns spec.upgrade with its defaults.

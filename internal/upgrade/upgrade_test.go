@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
@@ -133,7 +134,6 @@ func TestPhases(t *testing.T) {
 	}{
 		"a new minor version":                  {Facts{Running: "v2.30.0", Image: from, Answered: from, Wanted: to}, true},
 		"a patch":                              {Facts{Running: "v2.30.0", Image: from, Answered: from, Wanted: repository + "v2.30.1"}, false},
-		"a rolling update in the spec":         {Facts{Running: "v2.30.0", Image: from, Answered: from, Wanted: to, Rolling: true}, false},
 		"before any Coder answered":            {Facts{Image: from, Wanted: to}, false},
 		"back to the image that answered":      {Facts{Running: "v2.30.0", Image: to, Answered: from, Wanted: from}, false},
 		"from one that never answered":         {Facts{Running: "v2.30.0", Image: to, Answered: from, Wanted: repository + "v2.37.0"}, true},
@@ -149,23 +149,91 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// A RollingUpdate in the spec applies to new minor versions, unless spec.upgrade is set.
-func TestRollingIsAStrategyOfTheSpec(t *testing.T) {
-	cp := &coderv1alpha1.CoderControlPlane{}
-	if FactsOf(cp).Rolling {
-		t.Error("without a strategy")
+// A Coder from before 2.39 must not run beside a newer one, so another control plane with the same database is in the way.
+func TestQuotasNeedAnOutage(t *testing.T) {
+	result := func(f Facts) Result {
+		for _, check := range Decide(f).Checks {
+			if check.Name == CheckQuotas {
+				return check.Result
+			}
+		}
+		return ""
 	}
-	cp.Spec.Deployment.Strategy = &coderv1alpha1.DeploymentStrategy{Type: "Recreate"}
-	if FactsOf(cp).Rolling {
-		t.Error("with Recreate")
+	for name, c := range map[string]struct {
+		running, wanted, beside, allowed string
+		want                             Result
+	}{
+		"into 2.39":                  {"v2.38.4", "v2.39.0", "", "", Passed},
+		"beside another":             {"v2.38.4", "v2.40.1", "dev", "", Failed},
+		"beside another, to a 3":     {"v2.38.4", "v3.0.0", "dev", "", Failed},
+		"beside another, allowed":    {"v2.38.4", "v2.39.0", "dev", "2.39.0", Overridden},
+		"before":                     {"v2.30.0", "v2.38.0", "dev", "", ""},
+		"since":                      {"v2.39.0", "v2.40.0", "dev", "", ""},
+		"from a version not known":   {"main", "v2.39.0", "dev", "", ""},
+		"a pre-release counts as it": {"v2.38.0", "v2.39.0-rc.1", "dev", "", Failed},
+	} {
+		f := Facts{Running: c.running, Image: repository + c.running, Answered: repository + c.running, Wanted: repository + c.wanted, Overlapping: c.beside, Allowed: c.allowed}
+		if got := result(f); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if d := Decide(f); c.want == Passed && !d.Phases || c.want == Failed && (d.Reason == "" || d.Phases) {
+			t.Errorf("%s: %+v", name, d)
+		}
 	}
-	cp.Spec.Deployment.Strategy.Type = "RollingUpdate"
-	if !FactsOf(cp).Rolling {
-		t.Error("with RollingUpdate")
+}
+
+func TestSharing(t *testing.T) {
+	plane := func(name, secret, running string, replicas int32) coderv1alpha1.CoderControlPlane {
+		cp := coderv1alpha1.CoderControlPlane{}
+		cp.Name, cp.UID, cp.Status.Version, cp.Spec.Replicas = name, types.UID(name), running, &replicas
+		cp.Spec.Database = &coderv1alpha1.DatabaseSpec{SecretRef: &coderv1alpha1.DatabaseSecretReference{Name: secret}}
+		return cp
 	}
-	cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{}
-	if FactsOf(cp).Rolling {
-		t.Error("with RollingUpdate and spec.upgrade")
+	all := []coderv1alpha1.CoderControlPlane{
+		plane("coder", "db", "v2.38.0", 1), plane("other", "db-2", "v2.38.0", 1), plane("new", "db", "v2.39.1", 1), plane("stopped", "db", "v2.38.0", 0), {},
+	}
+	others := Sharing(&all[0], all)
+	if len(others) != 2 || others[0].Name != "new" || others[1].Name != "stopped" {
+		t.Errorf("the others are %+v", others)
+	}
+	if got := Overlapping(others); got != "" {
+		t.Errorf("%q overlaps", got)
+	}
+	if got := Overlapping(append(others, plane("unknown", "db", "", 1))); got != "unknown" {
+		t.Errorf("%q overlaps", got)
+	}
+}
+
+func TestPostgreSQL(t *testing.T) {
+	f := Facts{Wanted: repository + "v2.36.1"}
+	for major, want := range map[int64]Result{0: Warning, 9: Failed, 12: Failed, 13: Passed, 18: Passed} {
+		if got := PostgreSQL(f, major); got.Result != want {
+			t.Errorf("%d: %+v", major, got)
+		}
+	}
+	f.Allowed = "2.36.1"
+	if got := PostgreSQL(f, 12); got.Result != Overridden {
+		t.Errorf("with the annotation: %+v", got)
+	}
+}
+
+// The annotation names one version, and one backup.
+func TestExternalBackup(t *testing.T) {
+	const image = repository + "v2.36.1"
+	for value, want := range map[string]string{
+		"v2.36.1/before": "before", "2.36.1/arn:aws:rds:a/b": "arn:aws:rds:a/b", "v2.36.0/before": "", "before": "", "v2.36.1/": "", "v2.36.1": "", "": "", "/before": "",
+		"v2.36.1/used": "", "2.36.1/used": "", "v2.36.1/" + strings.Repeat("a", 513): "",
+	} {
+		cp := &coderv1alpha1.CoderControlPlane{}
+		cp.Namespace, cp.Name, cp.Annotations = "coder", "dev", map[string]string{coderv1alpha1.AnnotationUpgradeBackup: value}
+		cp.Status.LastExternalBackup = "v2.36.1/used"
+		name, missing := ExternalBackup(cp, image)
+		if name != want || (missing == "") != (want != "") || len(missing) > 1000 {
+			t.Errorf("%.50q: %q, %q", value, name, missing)
+		}
+		if want == "" && !strings.Contains(missing, "kubectl annotate -n coder codercontrolplane dev --overwrite coder.com/upgrade-backup=v2.36.1/NAME") {
+			t.Errorf("%.50q: the message is %q", value, missing)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,9 +10,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
@@ -117,6 +120,77 @@ func TestOtherAuthors(t *testing.T) {
 	}
 	if err := judge(checker.Check(t.Context(), o, grantOf(t, o, ns)), ""); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAuthorsOfBackups checks that the user who changed the spec of a backup or its schedule last is the author, and that the operator
+// recognizes the policy for both kinds.
+func TestAuthorsOfBackups(t *testing.T) {
+	policies(t, "")
+	ns := namespace(t)
+	permit(t, ns, parsed(t, "{apiGroups: [coder.com], resources: ['*'], verbs: ['*']}")...)
+	known(t, ns)
+	const destination = "destination: {cloudNativePG: {clusterName: db}}"
+	grant := author.Grant{Field: "spec", Namespace: ns, Rules: parsed(t, "{apiGroups: [postgresql.cnpg.io], resources: [backups], verbs: [create]}")}
+	checker := author.Checker{Client: environment.client}
+	for kind, spec := range map[string]string{
+		backup:   "{controlPlaneRef: {name: coder}, " + destination + "}",
+		schedule: "{controlPlaneRef: {name: coder}, schedule: '@daily', template: {" + destination + "}}",
+	} {
+		o := object(t, kind, ns, "mine", spec)
+		o.SetAnnotations(map[string]string{coderv1alpha1.AnnotationRBACAuthor: "boss\nsystem:masters"})
+		if err := as(t, "tenant").Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if err := judge(checker.Check(t.Context(), o, grant), `user "tenant", who wrote spec, does not hold what it grants: create backups.postgresql.cnpg.io`); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		change := map[string]string{backup: `{"spec":{"activeDeadlineSeconds":60}}`, schedule: `{"spec":{"suspend":true}}`}[kind]
+		for _, step := range []struct{ patch, says string }{
+			{`{"metadata":{"finalizers":["coder.com/test"]}}`, `user "tenant"`}, {change, ""},
+		} {
+			if err := environment.client.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(step.patch))); err != nil {
+				t.Fatal(err)
+			}
+			if err := judge(checker.Check(t.Context(), o, grant), step.says); err != nil {
+				t.Errorf("%s, after %s of an administrator: %v", kind, step.patch, err)
+			}
+		}
+		o.SetFinalizers(nil)
+		if err := environment.client.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTheOperatorIsTheAuthorOfItsBackups checks that the name with which the operator signs the CoderBackup of a schedule is the one that the
+// policies accept, also on a cluster without MutatingAdmissionPolicies, and that its own permissions then count.
+func TestTheOperatorIsTheAuthorOfItsBackups(t *testing.T) {
+	create := parsed(t, "{apiGroups: [postgresql.cnpg.io], resources: [backups], verbs: [create]}")
+	for _, without := range []string{"", "Mutating"} {
+		t.Run("without "+without, func(t *testing.T) {
+			policies(t, without)
+			ns := namespace(t)
+			const name = "system:serviceaccount:operators:coder-k8s"
+			grantTo(t, ns, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name},
+				append(parsed(t, "{apiGroups: [coder.com], resources: ['*'], verbs: ['*']}"), create...)...)
+			known(t, ns)
+			operator := as(t, name, "system:serviceaccounts", "system:serviceaccounts:operators")
+			kit := framework.NewWith(operator, operator, nil, framework.Options{
+				CheckAuthor: func(context.Context, client.Object, author.Grant) error { return nil },
+			})
+			scheduled := &coderv1alpha1.CoderBackupSchedule{}
+			scheduled.Namespace, scheduled.Spec.ControlPlaneRef.Name = ns, "coder"
+			scheduled.Spec.Template.Destination.CloudNativePG = &coderv1alpha1.CloudNativePGBackup{ClusterName: "db"}
+			made := &coderv1alpha1.CoderBackup{}
+			made.Name = "made"
+			if err := kit.CreateBackup(t.Context(), scheduled, made); err != nil {
+				t.Fatal(err)
+			}
+			if err := (author.Checker{Client: environment.client}).Check(t.Context(), made, author.Grant{Field: "spec", Namespace: ns, Rules: create}); err != nil {
+				t.Errorf("with the author %q: %v", made.Annotations[coderv1alpha1.AnnotationRBACAuthor], err)
+			}
+		})
 	}
 }
 

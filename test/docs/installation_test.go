@@ -103,4 +103,12 @@ func TestKustomization(t *testing.T) {
 			t.Errorf("the image of %s is %s", name, image)
 		}
 	}
+	for _, o := range objects {
+		if o.GetKind() == "Deployment" && o.GetName() == "coder-k8s-controller" {
+			raw, _ := o.MarshalJSON()
+			if want := `{"name":"POD_IMAGE","value":"` + images["coder-k8s-controller"] + `"}`; !strings.Contains(string(raw), want) {
+				t.Errorf("there is no %s in %s", want, raw)
+			}
+		}
+	}
 }

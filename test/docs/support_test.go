@@ -120,7 +120,7 @@ What was run for it:
 | Kubernetes | {{.Kubernetes.Tested}} | the integration tests on a real kube-apiserver, the end-to-end tests on a real cluster |
 | Kubernetes, earlier | read in the libraries, not run | from {{.Kubernetes.OldestControllers}} the controllers work; [what is missing before {{.Kubernetes.Oldest}}](../how-to/choose-an-installation.md#older-clusters) |
 | Coder | {{.Coder.Tested}} | a real Coder in the end-to-end tests |
-| Coder, licensed features | {{.Coder.Licensed}} | provisioner keys, external provisioners, proxies, licenses, service accounts, prebuilt workspaces and two replicas in tests with real Coders and test licenses, outside of a cluster; licensed pods were not run |
+| Coder, licensed features | {{.Coder.Licensed}} | provisioner keys, external provisioners, proxies, licenses, service accounts, groups, prebuilt workspaces and two replicas in tests with real Coders and test licenses, outside of a cluster; licensed pods were not run |
 
 What is known of each version of Coder:
 

@@ -401,7 +401,7 @@ func (s *stream) end(t *testing.T, within time.Duration) {
 		// these watches. The next watch continues from the last revision.
 		case !f.mayFail && (f.watches > 2 || f.lists > 0):
 			t.Errorf("the watch at %s was opened %d times, with %d lists", f.name, f.watches, f.lists)
-		case f.worst > afterKill:
+		case f.worst > max(within, afterKill):
 			t.Errorf("reads at %s failed for %s: %v", f.name, f.worst, f.why)
 		}
 	}

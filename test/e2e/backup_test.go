@@ -3,14 +3,20 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"fmt"
+	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	"github.com/google/go-cmp/cmp"
+	"github.com/rclone/gofakes3"
+	"github.com/rclone/gofakes3/s3mem"
 
 	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -115,8 +121,92 @@ func testBackup(t *testing.T) {
 	kubectl(t, "-n", sampleNamespace, "delete", "secret", "restored-db", "again-db")
 }
 
+// testBackupToS3 stores an encrypted backup in a server of S3 on this machine, and restores the files without the CoderBackup,
+// like in another cluster.
+func testBackupToS3(t *testing.T) {
+	explain(t, sampleNamespace)
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend, access := s3mem.New(), rand.Text()
+	if err := backend.CreateBucket(t.Context(), "backups"); err != nil {
+		t.Fatal(err)
+	}
+	host, _, _ := strings.Cut(os.Getenv("E2E_HOST_IPS"), ",")
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(gofakes3.New(backend, gofakes3.WithV4Auth(map[string]string{"coder": access}), gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+	keys := func(entries string) {
+		t.Helper()
+		apply(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "backup-s3", "namespace": %q}, "stringData": {"accessKeyID": "coder"%s}}`, sampleNamespace, entries))
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	apply(t, fmt.Sprintf(`{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "e2e-s3", "namespace": %q}, "spec": {"policyTypes": ["Egress"],
+		"podSelector": {"matchLabels": {"app.kubernetes.io/name": "coder-backup"}}, "egress": [{"ports": [{"protocol": "TCP", "port": %s}]}]}}`, sampleNamespace, port))
+	keys(`, "secretAccessKey": "wrong"`)
+	place := fmt.Sprintf("{endpoint: 'http://%s', bucket: backups, prefix: e2e, secretRef: {name: backup-s3}", listener.Addr())
+	backup := func(name string) []string {
+		t.Helper()
+		apply(t, fmt.Sprintf("{apiVersion: coder.com/v1alpha1, kind: CoderBackup, metadata: {name: %s, namespace: %s}, spec: {controlPlaneRef: {name: coder}, image: %s, destination: {s3: %s, ageRecipients: [%s]}}}}",
+			name, sampleNamespace, os.Getenv("E2E_POSTGRES_IMAGE"), place, identity.Recipient()))
+		return []string{"-n", sampleNamespace, "cbak", name}
+	}
+	waitCondition(t, "Complete", "False", "BucketUnsuitable", backup("denied")...)
+	keys(fmt.Sprintf(`, "secretAccessKey": %q`, access))
+	kubectl(t, "-n", sampleNamespace, "delete", "cbak", "denied", "--wait=false")
+
+	start := time.Now()
+	waitCondition(t, "Ready", "True", "", backup("offsite")...)
+	before := rowsOf(t, "coder")
+	t.Logf("backed up to S3 in %.1f s", time.Since(start).Seconds())
+	objects := func() string {
+		t.Helper()
+		list, err := backend.ListBucket(t.Context(), "backups", nil, gofakes3.ListBucketPage{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, object := range list.Contents {
+			names = append(names, object.Key)
+		}
+		return strings.Join(names, " ")
+	}
+	if got, want := objects(), "e2e/coder/offsite/SHA256SUMS e2e/coder/offsite/database.dump.age e2e/coder/offsite/manifest"; got != want {
+		t.Errorf("the objects are %s, want %s", got, want)
+	}
+
+	start = time.Now()
+	restoreFrom(t, "restored-s3", "restored-s3", "files: {directory: coder/offsite, s3: "+place+"}}, image: "+os.Getenv("E2E_POSTGRES_IMAGE"))
+	waitCondition(t, "DatabaseRestored", "False", "BackupUnusable", "-n", sampleNamespace, "ccp", "restored-s3")
+	keys(fmt.Sprintf(`, "secretAccessKey": %q, "ageIdentity": %q`, access, identity))
+	kubectl(t, "-n", sampleNamespace, "delete", "job", "restored-s3-restore")
+	waitCondition(t, "DatabaseRestored", "True", "Restored", "-n", sampleNamespace, "ccp", "restored-s3")
+	t.Logf("restored from S3 in %.1f s", time.Since(start).Seconds())
+	if diff := cmp.Diff(before, rowsOf(t, "restored-s3")); diff != "" {
+		t.Errorf("the restored database is not that of the backup (-backup +restored):\n%s", diff)
+	}
+	kubectl(t, "-n", sampleNamespace, "delete", "ccp", "restored-s3", "--timeout=2m")
+	kubectl(t, "-n", sampleNamespace, "delete", "cbak", "offsite", "denied", "--ignore-not-found", "--timeout=2m")
+	if got := objects(); got != "" {
+		t.Errorf("after the deletion there is %s", got)
+	}
+	kubectl(t, "-n", sampleNamespace, "delete", "secret/backup-s3", "secret/restored-s3-db", "networkpolicy/e2e-s3")
+}
+
 // restore creates a control plane that restores the backup "first" into a database.
 func restore(t *testing.T, name, into string) {
+	t.Helper()
+	restoreFrom(t, name, into, "name: first")
+}
+
+// restoreFrom creates a control plane that restores a backup into a database.
+func restoreFrom(t *testing.T, name, into, from string) {
 	t.Helper()
 	url := databaseURL(into)
 	if name == into {
@@ -124,7 +214,7 @@ func restore(t *testing.T, name, into string) {
 	}
 	secret(t, name+"-db", url)
 	manifest := strings.NewReplacer("name: coder\n  namespace", "name: "+name+"\n  namespace", "name: coder-db", "name: "+name+"-db").Replace(withLoadedImage(sample(t, "codercontrolplane")))
-	accepted(t, manifest+"  bootstrap:\n    fromBackup:\n      name: first\n")
+	accepted(t, manifest+"  bootstrap:\n    fromBackup: {"+from+"}\n")
 }
 
 // secret creates or replaces the Secret with the URL of a database.

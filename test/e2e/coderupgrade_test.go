@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,13 +22,15 @@ var olderCoders = []string{"2.29.1", "2.30.0"}
 
 // testCoderUpgrade upgrades Coder by changing spec.image, while a workspace runs and clients
 // watch: through all older releases that were built, from the oldest. It starts and ends without
-// objects. Nothing is reported as deleted, and what users and the operator stored is as before.
+// objects. Nothing is reported as deleted, and what users and the operator stored is as before. Before that,
+// an upgrade that fails after the migration is taken back.
 func testCoderUpgrade(t *testing.T) {
 	explain(t, sampleNamespace)
 	older := loadOlderCoders(t)
 	withPlugin(t)
 	kubectl(t, "create", "namespace", sampleNamespace)
-	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db", "--from-literal=url="+database(t, "coder"))
+	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db", "--from-literal=url="+database(t, "first"))
+	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db-2", "--from-literal=url="+database(t, "coder"))
 	accepted(t, strings.ReplaceAll(withLoadedImage(sample(t, "codercontrolplane")), coderImage, older[0]))
 	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "ccp", "coder")
 	accepted(t, sample(t, "codertemplate"))
@@ -42,8 +45,14 @@ func testCoderUpgrade(t *testing.T) {
 			"jsonpath={range .items[*]}{.metadata.uid} restarted {.status.containerStatuses[0].restartCount}{end}")
 	}
 	scheduleBackups(t)
-	before, inCoder, runs := keptOf(t), heldInCoder(t), pod()
+	before, runs := keptOf(t), pod()
+	if runs == "" {
+		t.Fatal("the workspace has no pod")
+	}
 	seen := watchAll(t, "coderworkspaces", "codertemplates")
+	revertedWithRestore(t, older[0])
+	compareStates(t, before, keptOf(t))
+	inCoder := heldInCoder(t)
 	for i, image := range append(older[1:], coderImage) {
 		_, want, _ := strings.Cut(image, ":")
 		session := follow(t, "coder", "exec", "-n", sampleNamespace, live, "--", "sh", "-c", "echo begun; sleep 600")
@@ -72,9 +81,13 @@ func testCoderUpgrade(t *testing.T) {
 			t.Errorf("the backup is that of Coder %s, want %s", version, from)
 		}
 		waitCondition(t, "AgentsConnected", "True", "", "-n", sampleNamespace, "cws", live)
-		if out := inWorkspace(t, live, "echo still here"); out != "still here\n" {
-			t.Errorf("with %s the command wrote %q", want, out)
-		}
+		// The condition may be that of before the upgrade, while the agent connects again.
+		polltest.Eventually(t, "a command runs in the workspace with Coder "+want, func() error {
+			if stdout, stderr, code := coder(t, "exec", "-n", sampleNamespace, live, "--", "echo", "still here"); stdout != "still here\n" {
+				return fmt.Errorf("exit code %d, it wrote %q: %s", code, stdout, stderr)
+			}
+			return nil
+		})
 		if now := pod(); now != runs {
 			t.Errorf("with %s the pod of the workspace is %s, and was %s", want, now, runs)
 		}
@@ -92,6 +105,41 @@ func testCoderUpgrade(t *testing.T) {
 	removeBackups(t)
 	kubectl(t, "-n", sampleNamespace, "delete", "ccp", "coder", "--timeout=5m")
 	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=5m")
+}
+
+// revertedWithRestore upgrades Coder, from database "first", to a release that migrates it and then ends, because of a variable that only
+// this release reads. It takes that back: the old image runs with the backup, in database "coder".
+func revertedWithRestore(t *testing.T, image string) {
+	t.Helper()
+	start, inDatabase := time.Now(), rowsOf(t, "first")
+	change := func(spec string) {
+		t.Helper()
+		kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{`+spec+`}}`)
+	}
+	change(`"image":"` + coderImage + `","extraEnv":[{"name":"CODER_AI_GATEWAY_PROVIDER_0_TYPE","value":"none"}]`)
+	message := waitCondition(t, "Stalled", "True", "UpgradeFailed", "-n", sampleNamespace, "ccp", "coder")
+	t.Logf("the upgrade that migrates and then fails has stopped after %.1f s: %s", time.Since(start).Seconds(), message)
+	if !containsAll(message, "kubectl coder upgrade revert", "from schema") {
+		t.Errorf("the message is %s", message)
+	}
+	coderGives(t, 1, "Failed for", "", "upgrade", "status", "-n", sampleNamespace)
+	coderGives(t, 2, "", "is that of the migrated database", "upgrade", "revert", "-n", sampleNamespace, "--database-secret", "coder-db", "--yes")
+	start = time.Now()
+	coderGives(t, 0, "The backup is being restored", "", "upgrade", "revert", "-n", sampleNamespace, "--database-secret", "coder-db-2", "--yes")
+	_, version, _ := strings.Cut(image, ":")
+	polltest.Eventually(t, "Coder is "+version+" again", func() error {
+		plane := get(t, "-n", sampleNamespace, "ccp", "coder")
+		if ready, reason, message := condition(plane, "Ready"); ready != "True" || !strings.HasPrefix(field(plane, "status", "version"), version) {
+			return fmt.Errorf("version %s, Ready=%s %s: %s", field(plane, "status", "version"), ready, reason, message)
+		}
+		return nil
+	})
+	t.Logf("the old Coder runs with the restored database after %.1f s", time.Since(start).Seconds())
+	if diff := cmp.Diff(inDatabase, rowsOf(t, "coder")); diff != "" {
+		t.Errorf("the restored database has other rows (-before +now):\n%s", diff)
+	}
+	change(`"extraEnv":null`)
+	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "ccp", "coder")
 }
 
 // loadOlderCoders loads the images of the older Coders that were built, and of a workspace with the
@@ -196,6 +244,7 @@ func testUpgradeTakenBack(t *testing.T) {
 			t.Errorf("the pods were %s and are %s, for an image that %s", running, now, why)
 		}
 	}
+	waitsForBackup(t, broken, wants, pods)
 	wants(broken)
 	waitCondition(t, "Upgraded", "False", "UpgradeMigrating", "-n", sampleNamespace, "ccp", "coder")
 	t.Logf("the old Coder is stopped and backed up after %.1f s", time.Since(start).Seconds())
@@ -220,4 +269,36 @@ func testUpgradeTakenBack(t *testing.T) {
 	wants(coderImage)
 	sampleReady(t)
 	removeBackups(t)
+}
+
+// waitsForBackup begins an upgrade whose backup another tool makes: the old pods serve until the command of the message names
+// it. Then the image is set back.
+func waitsForBackup(t *testing.T, image string, wants func(string), pods func() string) {
+	t.Helper()
+	policy := func(text string) {
+		kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"upgrade":`+text+`}}`)
+	}
+	policy(`{"backup":"External"}`)
+	running := pods()
+	wants(image)
+	waitCondition(t, "Upgraded", "False", "UpgradeWaitingForBackup", "-n", sampleNamespace, "ccp", "coder")
+	waitCondition(t, "Stalled", "True", "UpgradeWaitingForBackup", "-n", sampleNamespace, "ccp", "coder")
+	coderGives(t, 0, "WaitingForBackup for", "", "upgrade", "status", "-n", sampleNamespace)
+	if now := pods(); now != running {
+		t.Errorf("the pods were %s and are %s, while the upgrade waits for a backup", running, now)
+	}
+	_, _, message := condition(get(t, "-n", sampleNamespace, "ccp", "coder"), "Upgraded")
+	_, command, found := strings.Cut(message, "kubectl annotate ")
+	if !found {
+		t.Fatalf("the message names no command: %q", message)
+	}
+	kubectl(t, append([]string{"annotate"}, strings.Fields(strings.Replace(command, "/NAME", "/before", 1))...)...)
+	waitCondition(t, "Upgraded", "False", "UpgradeMigrating", "-n", sampleNamespace, "ccp", "coder")
+	if got := field(get(t, "-n", sampleNamespace, "ccp", "coder"), "status", "upgrade", "externalBackup"); got != "before" {
+		t.Errorf("status.upgrade.externalBackup is %q", got)
+	}
+	wants(coderImage)
+	sampleReady(t)
+	policy("null")
+	kubectl(t, "-n", sampleNamespace, "annotate", "ccp", "coder", "coder.com/upgrade-backup-")
 }

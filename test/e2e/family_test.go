@@ -3,11 +3,15 @@
 package e2e
 
 import (
+	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // TestIPv6Only runs the main steps on a cluster whose nodes, pods and Services have only IPv6
@@ -44,7 +48,13 @@ func TestDualStack(t *testing.T) {
 			fetched(t, "http://"+inURL(address)+"/healthz", "", "OK")
 		}
 		for _, address := range clusterIPs(t, "coder-system", "coder-k8s-apiserver") {
-			fetched(t, "https://"+inURL(address)+"/livez", "", "ok")
+			// Callers without a credential are refused.
+			polltest.Eventually(t, address+" answers", func() error {
+				if status, body, err := fetch(t, "https://"+inURL(address)+"/livez", ""); err != nil || status != http.StatusUnauthorized {
+					return fmt.Errorf("%d %.300q %w", status, body, err)
+				}
+				return nil
+			})
 		}
 		for _, address := range podAddresses(t) {
 			fetched(t, "http://"+net.JoinHostPort(address, "8081")+"/healthz", "", "")

@@ -2,10 +2,12 @@
 # group.sh TEST BUILT FLAG...: starts the cluster CLUSTER_NAME, runs one test of bin/e2e.test on it once the file
 # BUILT is there, with these flags, and removes the cluster. Started by run.sh alone, which builds what it needs.
 set -euo pipefail
+timeout=80m
 case "$1" in
   TestIPv6Only) export CLUSTER_FAMILY=ipv6 ;;
   TestDualStack) export CLUSTER_FAMILY=dual ;;
   TestNodeFaults) export CLUSTER_NODES=3 ;;
+  TestSoak) timeout=4h ;;
 esac
 . "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -58,4 +60,4 @@ export GOGC=400
 step "$name"
 cd test/e2e
 # Parallel tests mostly wait, so their number does not depend on the number of cores.
-run ../../bin/e2e.test -test.v -test.timeout 60m -test.parallel 16 "$@"
+run ../../bin/e2e.test -test.v -test.timeout $timeout -test.parallel 16 "$@"

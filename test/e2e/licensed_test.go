@@ -119,12 +119,13 @@ func testRest(t *testing.T) {
 	var problem string
 	for range 10 {
 		polltest.Eventually(t, "the minute is over", func() bool { return time.Since(start) >= rest })
-		passed := time.Since(start)
-		now, objects := countsOf(t), versions()
+		now := countsOf(t)
+		passed := time.Since(start) // With the time that reading the metrics took.
 		did := now.since(counts)
-		requests, before := did.allCoderRequests(), last
+		counts, start = now, time.Now()
+		requests, before, objects := did.allCoderRequests(), last, versions()
+		last = objects
 		t.Logf("in %.0f s: %.0f writes to Kubernetes, %.0f requests to Coder: %v", passed.Seconds(), did.writes, requests, did.coderRequests)
-		counts, start, last = now, time.Now(), objects
 		switch {
 		case did.writes != 0 || requests > coderBudget*passed.Minutes():
 			problem = fmt.Sprintf("there were %.0f writes and %.0f requests to Coder", did.writes, requests)

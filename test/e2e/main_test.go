@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -74,6 +76,7 @@ func TestOperation(t *testing.T) {
 		t.Run("token refused", testTokenRefused)
 		t.Run("nothing secret is told", testNothingSecretIsTold)
 		t.Run("backup", testBackup)
+		t.Run("backup-s3", testBackupToS3)
 		t.Run("upgrade taken back", testUpgradeTakenBack)
 		t.Run("Prometheus", testPrometheus)
 		t.Run("killed during writes", testKilledDuringWrites)
@@ -192,40 +195,49 @@ func serving(t *testing.T) {
 // them ready and none terminating, and its Services select exactly these.
 func podsServe(t *testing.T) error {
 	t.Helper()
-	var ips []string
+	var pods []string
 	for _, pod := range list(t, "-n", "coder-system", "pods", "-l", operatorLabel) {
 		if status, _, _ := condition(pod, "Ready"); status != "True" || field(pod, "metadata", "deletionTimestamp") != "" {
 			return fmt.Errorf("pod %s is not ready, or ends", field(pod, "metadata", "name"))
 		}
-		ips = append(ips, field(pod, "status", "podIP"))
+		pods = append(pods, field(pod, "metadata", "name"))
 	}
-	if want := field(get(t, "-n", "coder-system", "deployment", "coder-k8s"), "spec", "replicas"); want != strconv.Itoa(len(ips)) {
-		return fmt.Errorf("there are %d pods of %s", len(ips), want)
+	if want := field(get(t, "-n", "coder-system", "deployment", "coder-k8s"), "spec", "replicas"); want != strconv.Itoa(len(pods)) {
+		return fmt.Errorf("there are %d pods of %s", len(pods), want)
 	}
-	slices.Sort(ips)
+	slices.Sort(pods)
 	for _, service := range []string{"coder-k8s", "coder-k8s-apiserver"} {
-		if to := addressesOf(t, service); !slices.Equal(to, ips) {
-			return fmt.Errorf("service %s leads to %q, and the pods are %q", service, to, ips)
+		for family, to := range podsBehind(t, service) {
+			if !slices.Equal(to, pods) {
+				return fmt.Errorf("service %s leads with %s to %q, and the pods are %q", service, family, to, pods)
+			}
 		}
 	}
 	return nil
 }
 
-// addressesOf returns the addresses of the pods behind a Service of the operator.
-func addressesOf(t *testing.T, service string) []string {
+// podsBehind returns the pods behind a Service of the operator, for each of its families.
+func podsBehind(t *testing.T, service string) map[string][]string {
 	t.Helper()
-	var ips []string
+	behind := map[string][]string{}
+	families, _, _ := unstructured.NestedStringSlice(get(t, "-n", "coder-system", "service", service), "spec", "ipFamilies")
+	for _, family := range families {
+		behind[family] = nil
+	}
 	for _, slice := range list(t, "-n", "coder-system", "endpointslices", "-l", "kubernetes.io/service-name="+service) {
 		endpoints, _ := slice["endpoints"].([]any)
 		for _, entry := range endpoints {
 			endpoint, _ := entry.(map[string]any)
-			if addresses, _ := endpoint["addresses"].([]any); len(addresses) > 0 && field(endpoint, "conditions", "ready") == "true" {
-				ips = append(ips, fmt.Sprint(addresses[0]))
+			if field(endpoint, "conditions", "ready") == "true" {
+				family := field(slice, "addressType")
+				behind[family] = append(behind[family], field(endpoint, "targetRef", "name"))
 			}
 		}
 	}
-	slices.Sort(ips)
-	return ips
+	for _, pods := range behind {
+		slices.Sort(pods)
+	}
+	return behind
 }
 
 // testSamples creates a control plane, a template and a workspace in a new namespace.

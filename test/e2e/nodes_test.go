@@ -37,13 +37,15 @@ func TestNodeFaults(t *testing.T) {
 	if !t.Run("install", testInstall) || !t.Run("samples", testSamples) {
 		return
 	}
+	cloneWorkspaces(t, 20, 0)
+	polltest.Eventually(t, "the workspaces of the clients are there", func() error { return ran(tryKubectl(t, "-n", sampleNamespace, "get", "cws", clonedName(20))) })
 	t.Run("drain", testDrain)
 	t.Run("spread again", testSpreadAgain)
 	t.Run("lost leader", testLostLeader)
 	t.Run("Coder's node lost", testCoderNodeLost)
 }
 
-// crowd is clients that read, list and write a workspace through kube-apiserver. They repeat
+// crowd is clients that read, list and write workspaces through kube-apiserver. They repeat
 // what was answered with 503, or not at all, until it succeeds.
 type crowd struct {
 	ctx     context.Context
@@ -60,7 +62,7 @@ type crowd struct {
 	wrong []string
 }
 
-// newCrowd starts twenty clients.
+// newCrowd starts twenty clients, each with a workspace of cloneWorkspaces.
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -70,21 +72,22 @@ func newCrowd(t *testing.T) *crowd {
 		c.running.Wait()
 	})
 	for i := range 20 {
-		kube, key, value := throughKubernetes(t), fmt.Sprintf("example.com/client-%d", i), 0
+		kube, name, value := throughKubernetes(t), clonedName(i+1), 0
 		c.running.Go(func() {
-			every(ctx, 500*time.Millisecond, func() {
+			every(ctx, 2*time.Second, func() {
 				value++
-				c.round(kube, key, fmt.Sprint(time.Now().UnixNano(), "-", value))
+				c.round(kube, name, fmt.Sprint(time.Now().UnixNano(), "-", value))
 			})
 		})
 	}
 	return c
 }
 
-// round writes a value, and then reads and lists it.
-func (c *crowd) round(kube *caller, key, value string) {
-	c.succeed(kube, http.MethodPatch, "/coderworkspaces/coder.admin.hello", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
-	for _, path := range []string{"/coderworkspaces/coder.admin.hello", "/coderworkspaces?fieldSelector=metadata.name=coder.admin.hello"} {
+// round writes a value to a workspace, and then reads and lists it.
+func (c *crowd) round(kube *caller, name, value string) {
+	const key = "example.com/client"
+	c.succeed(kube, http.MethodPatch, "/coderworkspaces/"+name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
+	for _, path := range []string{"/coderworkspaces/" + name, "/coderworkspaces?fieldSelector=metadata.name=" + name} {
 		body := c.succeed(kube, http.MethodGet, path, "")
 		if c.ctx.Err() == nil && !strings.Contains(body, strconv.Quote(value)) {
 			c.note(func() {

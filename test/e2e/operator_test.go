@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -90,13 +91,19 @@ func readMetrics(t *testing.T) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, ip)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+inURL(ip)+":8443/metrics", nil)
+	return scrape(t.Context(), ip, token)
+}
+
+// scrape reads the metrics of one replica.
+func scrape(ctx context.Context, ip, token string) ([]string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+inURL(ip)+":8443/metrics", nil)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	// The process created its certificate itself.
-	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	// The process created its certificate itself. A connection that stays open would be one of its open files.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
+	client := &http.Client{Timeout: 30 * time.Second, Transport: transport}
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, err

@@ -83,10 +83,16 @@ func testTemplates(t *testing.T) {
 	})
 	t.Run("changed, and a file removed", func(t *testing.T) {
 		w := watch(t, "ctpl", "coder.sized", "-o", `jsonpath={.status.activeVersionID} {.status.latestVersionStatus}{"\n"}`)
+		versions := watch(t, "ctv", "-l", "aggregation.coder.com/template=sized", "-o", `jsonpath={.status.id} {.status.jobStatus} {.status.active}{"\n"}`)
 		polltest.Eventually(t, "the watch has begun", w.shows(first))
+		polltest.Eventually(t, "the watch of the versions has begun", versions.shows(first+" succeeded true"))
 		apply(t, sized(t, withNotes))
 		second = becomesActive(t, first)
 		polltest.Eventually(t, "the watch shows the second version", w.shows(second))
+		for _, line := range []string{second + " succeeded true", first + " succeeded false"} {
+			polltest.Eventually(t, "the watch of the versions shows "+line, versions.shows(line))
+		}
+		testVersion(t, second)
 		if text := w.text(); !strings.Contains(text, first+" pending") && !strings.Contains(text, first+" running") {
 			t.Errorf("nobody was told that the first version is active while the second one is built:\n%s", text)
 		}
@@ -110,6 +116,22 @@ func testTemplates(t *testing.T) {
 	})
 	t.Run("candidate", func(t *testing.T) { testCandidate(t, first) })
 	t.Run("variables", func(t *testing.T) { testVariables(t, client, first) })
+}
+
+// testVersion reads a version that is active.
+func testVersion(t *testing.T, id string) {
+	t.Logf("kubectl get ctv\n%s", kubectl(t, "-n", sampleNamespace, "get", "ctv"))
+	name := strings.TrimSpace(kubectl(t, "-n", sampleNamespace, "get", "ctv", "--field-selector", "status.template=coder.sized,status.active=true", "-o", "name"))
+	manifest := kubectl(t, "-n", sampleNamespace, "get", name, "-o", "yaml")
+	for _, want := range []string{"id: " + id, "jobStatus: succeeded", "active: true", "sourceSHA256: ", "kind: CoderTemplate\n"} {
+		if !strings.Contains(manifest, want) {
+			t.Errorf("%s has no %q:\n%s", name, want, manifest)
+		}
+	}
+	_, name, _ = strings.Cut(name, "/")
+	if archive := kubectl(t, "get", "--raw", aggregatedAPI+"/codertemplateversions/"+name+"/files"); !strings.Contains(archive, "notes/new.md") {
+		t.Errorf("the archive of %s lacks its file", name)
+	}
 }
 
 // testCandidate builds a candidate, promotes it and rolls back, and ends with the given active version.

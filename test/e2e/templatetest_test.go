@@ -24,6 +24,7 @@ func testTemplateTests(t *testing.T) {
 		kubectl(t, "-n", sampleNamespace, "wait", "ctt/"+name, "--for=condition=Finished", "--timeout=5m")
 		t.Logf("the test %s took %.1f s:\n%s", name, time.Since(start).Seconds(), kubectl(t, "-n", sampleNamespace, "get", "ctt", name, "-o", "wide"))
 		kubectl(t, "-n", sampleNamespace, "wait", "ctt/"+name, "--for=condition=WorkspaceDeleted", "--timeout=5m")
+		t.Logf("the test %s took %.1f s with the deletion of its workspace", name, time.Since(start).Seconds())
 		return get(t, "-n", sampleNamespace, "ctt", name)
 	}
 	good := sample(t, "codertemplatetest")

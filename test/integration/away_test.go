@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
@@ -106,11 +107,11 @@ func (s *served) shows(t *testing.T, r *replica, n int) {
 	})
 }
 
-// replicaAt starts a replica that uses its own kube-apiserver.
-func (s *served) replicaAt(t *testing.T, server *apiServer) *replica {
+// replicaAt starts a replica that uses the kube-apiserver at an address.
+func (s *served) replicaAt(t *testing.T, address string) *replica {
 	t.Helper()
 	config := operatorConfig(t)
-	config.Host = server.address
+	config.Host = address
 	r := &replica{process: startProcessAs(t, config, s.proxy, "--app=aggregated-apiserver", "--watch-namespaces="+s.ns), up: true, lives: 1}
 	r.serverRestarts = true
 	r.ready(t)
@@ -127,7 +128,7 @@ func TestKubeAPIServerAway(t *testing.T) {
 	server.start(t)
 	t.Cleanup(server.kill)
 	s := newServed(t, 5)
-	cut := s.replicaAt(t, server)
+	cut := s.replicaAt(t, server.address)
 	s.shows(t, cut, 5)
 	other := startReplicas(t, s.proxy, 1, "--watch-namespaces="+s.ns)[0]
 	s.shows(t, other, 5)
@@ -187,6 +188,39 @@ func (s *served) isBack(t *testing.T, cut *replica, how string, away time.Durati
 		return nil
 	})
 	t.Logf("kube-apiserver was %s for %.1f s; consistent reads were correct %.2f s after its return", how, away.Seconds(), time.Since(began).Seconds())
+}
+
+// TestSlowKubeAPIServer: what kube-apiserver sends to one replica arrives 300 ms late. Both replicas change an object in
+// turn. Each read at the other shows the change, and nothing is refused.
+func TestSlowKubeAPIServer(t *testing.T) {
+	s := newServed(t, 5)
+	way := newRelay(t, 300*time.Millisecond)
+	slow := s.replicaAt(t, "https://"+way.address)
+	s.shows(t, slow, 5)
+	fast := startReplicas(t, s.proxy, 1, "--watch-namespaces="+s.ns)[0]
+	s.shows(t, fast, 5)
+	client, err := dynamic.NewForConfig(slow.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow.client = client
+	for i := range 20 {
+		writer, reader := slow, fast
+		if i%2 == 1 {
+			writer, reader = fast, slow
+		}
+		value, began := fmt.Sprint("round-", i), time.Now()
+		if _, err := writer.client.Resource(workspacesGVR).Namespace(s.ns).Patch(t.Context(), probe, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{"changed":%q}},"spec":{"ttlMillis":%d}}`, value, (i+1)*3600_000), metav1.PatchOptions{}); err != nil {
+			t.Fatalf("%s: %s: %v", value, writer.name, err)
+		}
+		wrote := time.Since(began)
+		a, err := s.get(t.Context(), reader, "")
+		if err != nil || a.status != http.StatusOK || len(a.objects) != 5 || a.label("changed") != value {
+			t.Fatalf("%s: %s returned %+v: %v", value, reader.name, a, err)
+		}
+		t.Logf("%s: written in %.2f s at %s, read in %.2f s at %s", value, wrote.Seconds(), writer.name, (time.Since(began) - wrote).Seconds(), reader.name)
+	}
 }
 
 // TestAllReplicasRestart: Coder is unavailable, and all replicas are killed. The first

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,8 @@ import (
 // relay is a TCP proxy to kube-apiserver that can be interrupted.
 type relay struct {
 	address, target string
+	// delay is how late what kube-apiserver sends arrives.
+	delay time.Duration
 
 	mu sync.Mutex
 	// listener is nil while the relay is interrupted.
@@ -30,13 +33,13 @@ type relay struct {
 	open     []net.Conn
 }
 
-func newRelay(t *testing.T) *relay {
+func newRelay(t *testing.T, delay time.Duration) *relay {
 	t.Helper()
 	target, err := url.Parse(environment.config.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{address: "127.0.0.1:" + kubetest.FreePort(t), target: target.Host}
+	r := &relay{delay: delay, address: "127.0.0.1:" + kubetest.FreePort(t), target: target.Host}
 	r.connect(t)
 	t.Cleanup(r.cut)
 	return r
@@ -85,7 +88,33 @@ func (r *relay) pass(by net.Listener, near net.Conn) {
 		_, _ = io.Copy(far, near)
 		_ = far.Close()
 	}()
-	_, _ = io.Copy(near, far)
+	copyLater(near, far, r.delay)
+}
+
+// copyLater copies what it reads, each part after a delay. Parts do not wait for each other.
+func copyLater(to io.Writer, from io.Reader, delay time.Duration) {
+	type part struct {
+		data []byte
+		due  time.Time
+	}
+	parts := make(chan part, 1000)
+	go func() {
+		defer close(parts)
+		for buffer := make([]byte, 32<<10); ; {
+			n, err := from.Read(buffer)
+			parts <- part{data: slices.Clone(buffer[:n]), due: time.Now().Add(delay)}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	var failed error
+	for p := range parts {
+		pause(context.Background(), time.Until(p.due))
+		if failed == nil {
+			_, failed = to.Write(p.data)
+		}
+	}
 }
 
 // cut closes all connections and accepts no others.
@@ -107,7 +136,7 @@ func TestMCPReadiness(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	token := robot(t, ns, "robot", userRoles("view")...)
-	way, config := newRelay(t), mcpConfig(t)
+	way, config := newRelay(t, 0), mcpConfig(t)
 	config.Host = "https://" + way.address
 	p := startProcessAs(t, config, "", "--app=mcp-http", "--mcp-enabled-tools=list_control_planes,get_events")
 	p.ready(t)

@@ -33,6 +33,7 @@ func installations() (map[string][]string, error) {
 		"namespaced-closed": {"namespaced", "ha", "network-policies", "cert-manager"},
 		"private":           {"network-policies", "port-10250"},
 		"split-namespaced":  {"testdata/values/split-namespaced.yaml"},
+		"cloudnativepg":     {"testdata/values/cloudnativepg.yaml"},
 	}
 	files, err := filepath.Glob(chartDir + "/installations/*.yaml")
 	for _, file := range files {

@@ -238,12 +238,15 @@ type CoderTemplateStatus struct {
 	// +optional
 	UpdatedAt *metav1.Time `json:"updatedAt,omitempty"`
 	// conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded,
-	// FilesAvailable if spec.files cannot be shown, and Truncated if the object is too large to be
-	// stored.
+	// FilesAvailable if spec.files cannot be shown, VersionsTruncated if it has versions without a
+	// CoderTemplateVersion, and Truncated if the object is too large to be stored.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Versions are served as CoderTemplateVersions, and are no part of the served object.
+	Versions *TemplateVersions `json:"-"`
 }
 
 // TemplateCandidate is a version of a template that waits until it is promoted.

@@ -8,6 +8,14 @@ const (
 	LabelControlPlaneNamespace = "aggregation.coder.com/control-plane-namespace"
 )
 
+// Labels on every CoderTemplateVersion. A part of a name that is longer than 63 characters is no value of a label, and is omitted.
+const (
+	// LabelTemplate is the name of the template: the second part of the name of its CoderTemplate, which does not change.
+	LabelTemplate = "aggregation.coder.com/template"
+	// LabelOrganization is the name of its organization: the first part of the name of its CoderTemplate.
+	LabelOrganization = "aggregation.coder.com/organization"
+)
+
 // LabelWorkspaceID is the label that Coder's templates for Kubernetes set on the objects of a
 // workspace. Its value is the ID of the workspace.
 const LabelWorkspaceID = "com.coder.workspace.id"
@@ -61,6 +69,8 @@ const (
 	// ConditionTruncated is present, and true, only if the object is too large to be stored in
 	// Kubernetes. Its message lists the fields that are left out or shortened.
 	ConditionTruncated = "Truncated"
+	// ConditionVersionsTruncated is present, and true, only if a template has versions without a CoderTemplateVersion.
+	ConditionVersionsTruncated = "VersionsTruncated"
 )
 
 // Reasons of the condition PodsHealthy, and of Ready because of it.
@@ -159,6 +169,8 @@ const (
 	ReasonFilesUnreadable = "FilesUnreadable"
 	// ReasonFilesTooLarge means that the source of the template is too large to be shown.
 	ReasonFilesTooLarge = "FilesTooLarge"
+	// ReasonTooManyVersions means that only the newest versions of a template are served as objects.
+	ReasonTooManyVersions = "TooManyVersions"
 	// ReasonTooLarge means that the object is too large to be stored completely.
 	ReasonTooLarge = "TooLarge"
 	// ReasonSynced means that the spec is applied to Coder.

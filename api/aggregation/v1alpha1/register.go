@@ -26,7 +26,7 @@ func Types() []runtime.Object {
 	return []runtime.Object{
 		&CoderWorkspace{}, &CoderWorkspaceList{}, &CoderTemplate{}, &CoderTemplateList{},
 		&CoderWorkspaceAction{}, &CoderWorkspaceToken{}, &CoderWorkspaceTokenList{}, &CoderWorkspaceLogOptions{}, &CoderWorkspaceExecOptions{}, &CoderWorkspacePortForwardOptions{},
-		&CoderTemplatePromotion{}, &CoderTemplateVersionList{}, &CoderTemplateVersionOptions{},
+		&CoderTemplatePromotion{}, &CoderTemplateVersion{}, &CoderTemplateVersionList{},
 		&CoderTemplateParameterList{}, &CoderTemplateParameterOptions{}, &CoderTemplateLogOptions{},
 		&CoderUser{}, &CoderUserList{},
 		&CoderSelfReview{},

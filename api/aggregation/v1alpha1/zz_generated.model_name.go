@@ -96,8 +96,8 @@ func (in CoderTemplateVersionList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
-func (in CoderTemplateVersionOptions) OpenAPIModelName() string {
-	return "com.coder.aggregation.v1alpha1.CoderTemplateVersionOptions"
+func (in CoderTemplateVersionStatus) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderTemplateVersionStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -233,6 +233,11 @@ func (in TemplateVariable) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in TemplateVariableSource) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.TemplateVariableSource"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TemplateVersions) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.TemplateVersions"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -148,6 +148,9 @@ type RecordSpec struct {
 	// order, separated by spaces.
 	// +optional
 	Files string `json:"files,omitempty"`
+	// Versions is JSON: the versions of a template, which are served as objects of their own.
+	// +optional
+	Versions string `json:"versions,omitempty"`
 	// Object is JSON: the object as it was last served. It is a string, so that kube-apiserver does
 	// not have to parse it. It is unset while the object is being created.
 	// +optional

@@ -90,6 +90,33 @@ func NameWithID(name, id string) string { return name + "--" + id }
 // NameWithoutID returns the name without the suffix of NameWithID.
 func NameWithoutID(name string) string { return idSuffix.ReplaceAllString(name, "") }
 
+// maxLabel is the length of the last part of the name of a CoderTemplateVersion, as that of a DNS label.
+const maxLabel = 63
+
+// VersionPart returns the last part of the name of a CoderTemplateVersion. It is the name in Coder, if that is one in lower
+// case without underscores and dots. Other names get a suffix with the id, so no two names have one part: the names themselves contain
+// no two dashes in a row.
+func VersionPart(name, id string) string {
+	part := strings.Map(func(r rune) rune {
+		if r == '_' || r == '.' {
+			return '-'
+		}
+		return r
+	}, strings.ToLower(name))
+	if !namePart.MatchString(part) {
+		// Coder does not accept such a name.
+		part = "version"
+	}
+	if part == name && len(part) <= maxLabel {
+		return part
+	}
+	short := NameWithID("", id[:min(len(id), shortID)])
+	return strings.TrimRight(part[:min(len(part), maxLabel-len(short))], "-") + short
+}
+
+// shortID is the number of digits of an id in a name.
+const shortID = 8
+
 // splitName splits a name into its parts. example is a prefix for the error message if the name is
 // only the name in Coder.
 func splitName(name string, want int, form, example string) (string, []string, error) {

@@ -46,6 +46,8 @@ type Config struct {
 	Unsettled func(controlPlane types.NamespacedName, w coderd.Workspace) bool
 	// Gone is called after a workspace was deleted in Coder.
 	Gone func(controlPlane types.NamespacedName, id uuid.UUID)
+	// Built is called when the build of a version of a template has begun or ended, before the template is read.
+	Built func(controlPlane types.NamespacedName, template uuid.UUID)
 	// Held reports whether it is certain that no other replica mirrors.
 	Held    func() bool
 	Metrics *Metrics

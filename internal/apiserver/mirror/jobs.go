@@ -328,6 +328,7 @@ func (j *jobs) take(o *organization, active map[uuid.UUID]coderd.Job, changed []
 			p.workspaces.mark(job.Workspace, 0)
 		}
 		if job.Template != uuid.Nil {
+			p.config.Built(p.name, job.Template)
 			p.templates.mark(job.Template, 0)
 		}
 	}

@@ -171,6 +171,25 @@ func TestBuildReachesTheRecords(t *testing.T) {
 	s.equal(c)
 }
 
+// TestBuildOfATemplate: the kind is notified when the build of a version begins and when it ends, and then the template is read.
+func TestBuildOfATemplate(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	id := c.putTemplate("docker", "1")
+	s.until(time.Minute, "Ready", s.ready(c))
+	job := &fakeJob{Job: coderd.Job{ID: c.id(), Status: "running", Active: true, Template: id}, organization: c.organizations[0].ID}
+	c.jobs = append(c.jobs, job)
+	for _, n := range []int{1, 2} {
+		before := c.calls["template"]
+		s.until(3*time.Second, fmt.Sprintf("%d notifications", n), func() bool { return len(s.built) == n && c.calls["template"] > before })
+		job.Active, job.Status = false, "succeeded"
+	}
+	s.run(time.Minute)
+	if diff := cmp.Diff([]uuid.UUID{id, id}, s.built); diff != "" {
+		t.Errorf("templates (-want +got):\n%s", diff)
+	}
+}
+
 // TestABuildThatNeverEnds has a build for which there is no provisioner. Coder is polled as at rest.
 func TestABuildThatNeverEnds(t *testing.T) {
 	s := newSim(t, 1)

@@ -63,6 +63,8 @@ type sim struct {
 	// deposed is true while another replica may hold the Lease.
 	deposed  bool
 	released map[string]bool
+	// built are the templates of which a build has begun or ended.
+	built []uuid.UUID
 	// before is called before each step.
 	before func()
 }
@@ -92,6 +94,7 @@ func BaseConfig() Config {
 		Members:   func([]connections.Member) {},
 		Unsettled: func(types.NamespacedName, coderd.Workspace) bool { return false },
 		Gone:      func(types.NamespacedName, uuid.UUID) {},
+		Built:     func(types.NamespacedName, uuid.UUID) {},
 		Held:      func() bool { return true },
 		Timing:    DefaultTiming(),
 		Clock:     clock.RealClock{},
@@ -111,6 +114,7 @@ func (s *sim) lead() {
 	c.Templates = Resource[coderd.Template]{Store: s.records.Templates, Kind: templateKind{}}
 	c.Users = Resource[coderd.User]{Store: s.records.Users, Kind: userKind{}}
 	c.Released = func(namespace string) bool { return s.released[namespace] }
+	c.Built = func(_ types.NamespacedName, template uuid.UUID) { s.built = append(s.built, template) }
 	c.Held = func() bool { return !s.deposed }
 	c.Clock = s.clock
 	c.Jitter = func() float64 { return 0.5 }

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -252,6 +253,35 @@ func (s *Store) repair(ctx context.Context, h *held) error {
 	next.lost, next.spec.Files = true, ""
 	if _, err := s.update(ctx, &next, nil); err != nil && !errors.Is(err, ErrChanged) {
 		return fmt.Errorf("writing the lost files of %s again: %w", h.key, err)
+	}
+	return nil
+}
+
+// detachVersions sets the versions of a template in its record. They are no part of the object's text.
+func detachVersions(object Object, record *Record) error {
+	record.Versions = ""
+	tmpl, ok := object.(*aggregationv1alpha1.CoderTemplate)
+	if !ok || tmpl.Status.Versions == nil {
+		return nil
+	}
+	data, err := json.Marshal(tmpl.Status.Versions)
+	record.Versions = string(data)
+	return err
+}
+
+// attachVersions sets the versions of a record in its object. known is the previous state of the record, or nil.
+func attachVersions(object Object, record *Record, known *held) error {
+	tmpl, ok := object.(*aggregationv1alpha1.CoderTemplate)
+	if !ok || record.Versions == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(record.Versions), &tmpl.Status.Versions); err != nil || known == nil || known.entry == nil {
+		return err
+	}
+	before := known.entry.Object.(*aggregationv1alpha1.CoderTemplate).Status.Versions
+	if equality.Semantic.DeepEqual(before, tmpl.Status.Versions) {
+		// The objects share them, so that each watch of versions compares only the pointers.
+		tmpl.Status.Versions = before
 	}
 	return nil
 }

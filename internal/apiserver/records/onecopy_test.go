@@ -9,6 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
 // TestOneCopy starts a cache on existing records. The Table must have the same object as the cache,
@@ -60,5 +62,25 @@ func TestListAfterKept(t *testing.T) {
 	}
 	if version := list(); version != formatRevision(record.Revision) {
 		t.Errorf("the object has revision %s, its record %d", version, record.Revision)
+	}
+}
+
+// TestVersionsAreShared: states of a template with the same versions have one copy of them.
+func TestVersionsAreShared(t *testing.T) {
+	attached := func(text string, known *held) *aggregationv1alpha1.CoderTemplate {
+		tmpl, record := &aggregationv1alpha1.CoderTemplate{}, &Record{}
+		record.Versions = text
+		if err := attachVersions(tmpl, record, known); err != nil {
+			t.Fatal(err)
+		}
+		return tmpl
+	}
+	const text = `{"readAt":"2026-01-02T03:04:05.000006Z","items":[{"metadata":{"name":"v1"}}]}`
+	known := &held{entry: &Entry{Object: attached(text, nil)}}
+	if first := known.entry.Object.(*aggregationv1alpha1.CoderTemplate).Status.Versions; attached(text, known).Status.Versions != first {
+		t.Error("the same versions are two objects")
+	}
+	if other := attached(`{"readAt":null,"items":[{"metadata":{"name":"v2"}}]}`, known).Status.Versions; other.Items[0].Name != "v2" {
+		t.Errorf("other versions: %+v", other)
 	}
 }

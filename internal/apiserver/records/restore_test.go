@@ -13,7 +13,6 @@ import (
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -26,8 +25,8 @@ func TestRestoredEtcd(t *testing.T) {
 		t.Skip("KUBEBUILDER_ASSETS is not set; make test sets it")
 	}
 	e := kubetest.Environment(filepath.Join("..", "..", "..", "charts", "coder-k8s", "files", "crds"))
-	etcd := &envtest.Etcd{DataDir: filepath.Join(t.TempDir(), "data")}
-	e.ControlPlane.Etcd = etcd
+	etcd := e.ControlPlane.Etcd
+	etcd.DataDir = filepath.Join(t.TempDir(), "data")
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

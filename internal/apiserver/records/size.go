@@ -33,7 +33,7 @@ func (s *Store) fill(record *Record, object Object) (parts map[string]string, tr
 	if parts, err = s.config.Files.detach(copied, record); err != nil {
 		return nil, false, err
 	}
-	if record.Object, err = s.encode(copied); err != nil {
+	if err = s.encodeInto(record, copied); err != nil {
 		return nil, false, err
 	}
 	var without []string
@@ -46,29 +46,37 @@ func (s *Store) fill(record *Record, object Object) (parts map[string]string, tr
 		s.setTruncated(copied, s.Key(record.Namespace, record.Name), fmt.Sprintf(
 			"the object does not fit into %d KiB, so these fields are left out or shortened: %s; Coder has all of them",
 			metadata.MaxRecord>>10, strings.Join(without, ", ")))
-		if record.Object, err = s.encode(copied); err != nil {
+		if err = s.encodeInto(record, copied); err != nil {
 			return nil, false, err
 		}
 	}
 	return parts, len(without) > 0, nil
 }
 
+func (s *Store) encodeInto(record *Record, object Object) (err error) {
+	if err := detachVersions(object, record); err != nil {
+		return err
+	}
+	record.Object, err = s.encode(object)
+	return err
+}
+
 // stored reports whether a record is stored with this text.
 func (s *Store) stored(known *held, record *Record) bool {
 	text := record.RecordSpec
-	text.Object = ""
+	text.Object, text.Versions = "", ""
 	return known.revision == record.Revision && known.entry != nil && !known.damaged && !known.lost && known.spec == text &&
 		known.hash == s.hashOf(record)
 }
 
 func (s *Store) hashOf(record *Record) uint64 {
-	return maphash.String(s.Table.seed, record.Object+record.Files)
+	return maphash.String(s.Table.seed, record.Object+record.Files+record.Versions)
 }
 
 // sizeOf returns the size of a record's JSON, or an upper bound if that is small.
 func sizeOf(r *spec) int {
 	// A byte of a text needs up to six in JSON.
-	if most := 6 * (len(r.Object) + len(r.Kept) + len(r.Files) + len(r.CoderName)); most < metadata.MaxRecord {
+	if most := 6 * (len(r.Object) + len(r.Kept) + len(r.Files) + len(r.Versions) + len(r.CoderName)); most < metadata.MaxRecord {
 		return most
 	}
 	data, err := json.Marshal(r)
@@ -107,7 +115,10 @@ func largeFields(object Object) []largeField {
 			shortMessages(&o.Status.Conditions),
 		}
 	case *aggregationv1alpha1.CoderTemplate:
-		return []largeField{shortMessages(&o.Status.Conditions)}
+		return []largeField{
+			{"its CoderTemplateVersions", func() { o.Status.Versions = nil }},
+			shortMessages(&o.Status.Conditions),
+		}
 	case *aggregationv1alpha1.CoderUser:
 		return []largeField{
 			{"status.organizations", func() { o.Status.Organizations = nil }},

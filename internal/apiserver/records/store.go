@@ -250,7 +250,11 @@ func (s *Store) decode(ctx context.Context, record *Record, out runtime.Object) 
 		return damagedError(record, err)
 	}
 	if object, ok := out.(Object); ok {
-		if err := s.config.Files.attach(ctx, object, record, s.Table.get(s.Key(record.Namespace, record.Name))); err != nil {
+		known := s.Table.get(s.Key(record.Namespace, record.Name))
+		if err := attachVersions(object, record, known); err != nil {
+			return damagedError(record, err)
+		}
+		if err := s.config.Files.attach(ctx, object, record, known); err != nil {
 			return unavailable(ctx, "reading the files of "+record.Namespace+"/"+record.Name, err)
 		}
 	}
@@ -276,7 +280,7 @@ func (s *Store) holdWith(record *Record, object Object) (*held, error) {
 		key: s.Key(record.Namespace, record.Name), revision: record.Revision, spec: record.RecordSpec, lost: record.lost,
 		controlPlane: types.NamespacedName{Namespace: record.Namespace, Name: record.ControlPlane},
 	}
-	h.spec.Object = ""
+	h.spec.Object, h.spec.Versions = "", ""
 	if object != nil {
 		object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 		h.hash = s.hashOf(record)

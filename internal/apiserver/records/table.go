@@ -41,7 +41,7 @@ type held struct {
 	controlPlane types.NamespacedName
 	// revision is the revision of the record.
 	revision uint64
-	// spec is the content of the record, without the object.
+	// spec is the content of the record, without the object and the versions.
 	spec spec
 	// entry is nil while the object is being created. hash is the hash of its text.
 	entry *Entry

@@ -79,7 +79,12 @@ func (b *Base[T]) NewMeta(connection connections.Connection, name string, id uui
 // may have the same one. So the UID is a hash of the id, the kind, and the UID of the control plane.
 func (b *Base[T]) newUID(connection connections.Connection, id uuid.UUID) types.UID {
 	owner := cmp.Or(string(connection.UID), connection.ControlPlane.String())
-	return types.UID(uuid.NewSHA1(uuid.NameSpaceOID, []byte(owner+"/"+b.Kind+"/"+id.String())).String())
+	return UIDOf(owner, b.Kind, id.String())
+}
+
+// UIDOf returns the UID of the object with an id, as a hash with what makes the id unique.
+func UIDOf(owner, kind, id string) types.UID {
+	return types.UID(uuid.NewSHA1(uuid.NameSpaceOID, []byte(owner+"/"+kind+"/"+id)).String())
 }
 
 // Continue sets the UID of an object that has the metadata of its record to that of its previous state, and

@@ -62,6 +62,7 @@ func (s *Server) routeLicensing(open, closed route) {
 		r.write(http.StatusOK, s.entitlements())
 	})
 	s.routeLicenses(open)
+	closed("GET /api/v2/organizations/{organization}/groups/{group}", s.getGroup)
 	s.routeProvisionerKeys(open, closed)
 	s.routeProxies(open)
 }

@@ -194,6 +194,13 @@ func (r *real) addUser(username string, roles []string) string {
 	return sure(r.client.CreateToken(ctx, username, codersdk.CreateTokenRequest{Lifetime: 24 * time.Hour, TokenName: "test-" + uuid.NewString()[:8]})).Key
 }
 
+func (r *real) addGroup(name string) (id uuid.UUID) {
+	r.licensed(codersdk.FeatureTemplateRBAC, func(ctx context.Context) {
+		id = sure(r.client.CreateGroup(ctx, r.organizationID(codersdk.DefaultOrganization), codersdk.CreateGroupRequest{Name: name})).ID
+	})
+	return id
+}
+
 func (r *real) organizationID(name string) uuid.UUID {
 	org, err := r.client.OrganizationByName(context.Background(), name)
 	if err != nil {

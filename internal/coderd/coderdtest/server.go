@@ -43,6 +43,7 @@ type Server struct {
 	users         []*user
 	keys          []*key
 	organizations []*codersdk.Organization
+	groups        map[uuid.UUID]*codersdk.Group
 	templates     []*template
 	versions      []*version
 	files         []*file

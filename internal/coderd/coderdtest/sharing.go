@@ -56,15 +56,48 @@ func (s *Server) sharedWith(w *workspace) (out []codersdk.SharedWorkspaceActor) 
 		})
 	}
 	for id, role := range w.groups {
+		name := "Everyone"
+		if group := s.groups[id]; group != nil {
+			name = group.Name
+		}
 		out = append(out, codersdk.SharedWorkspaceActor{
-			ID: id, ActorType: codersdk.SharedWorkspaceActorTypeGroup, Name: "Everyone", Roles: []codersdk.WorkspaceRole{role},
+			ID: id, ActorType: codersdk.SharedWorkspaceActorTypeGroup, Name: name, Roles: []codersdk.WorkspaceRole{role},
 		})
 	}
 	return out
 }
 
-// patchACL checks in the order of patchWorkspaceACL in coderd/workspaces.go. The only group is that of
-// all members of the organization, with the id of the organization.
+// AddGroup adds a group without members to the default organization, as an administrator would.
+func (s *Server) AddGroup(name string) uuid.UUID {
+	if s.real != nil {
+		return s.real.addGroup(name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := uuid.New()
+	if s.groups == nil {
+		s.groups = map[uuid.UUID]*codersdk.Group{}
+	}
+	s.groups[id] = &codersdk.Group{ID: id, Name: name, OrganizationID: s.organizations[0].ID}
+	return id
+}
+
+// getGroup checks in the order of the route of groups in enterprise/coderd/coderd.go.
+func (s *Server) getGroup(r *request) {
+	s.needsLicensing()
+	s.needsFeature(codersdk.FeatureTemplateRBAC)
+	org := s.pathOrganization(r)
+	for _, group := range s.groups {
+		if group.OrganizationID == org.ID && group.Name == r.PathValue("group") {
+			r.write(http.StatusOK, group)
+			return
+		}
+	}
+	notFound()
+}
+
+// patchACL checks in the order of patchWorkspaceACL in coderd/workspaces.go. The group of all members of the
+// organization has the id of the organization.
 func (s *Server) patchACL(r *request) {
 	w := s.pathWorkspace(r)
 	if !s.has(sharesWorkspaces) {
@@ -73,7 +106,9 @@ func (s *Server) patchACL(r *request) {
 	body := read[codersdk.UpdateWorkspaceACL](r)
 	var wrong []codersdk.ValidationError
 	users := aclRoles(body.UserRoles, "user", func(id uuid.UUID) bool { return s.index.users[id] != nil }, &wrong)
-	groups := aclRoles(body.GroupRoles, "group", func(id uuid.UUID) bool { return id == w.template.OrganizationID }, &wrong)
+	groups := aclRoles(body.GroupRoles, "group", func(id uuid.UUID) bool {
+		return id == w.template.OrganizationID || s.groups[id] != nil
+	}, &wrong)
 	if len(wrong) > 0 {
 		refuse(http.StatusBadRequest, "Invalid request to update workspace ACL", wrong...)
 	}

@@ -1,7 +1,8 @@
 package backup
 
 // Permissions of this controller, in addition to those of the shared steps and of package
-// controlplane, which include Jobs and pods.
+// controlplane, which include Jobs and pods. Those on Backups of CloudNativePG are in the chart
+// (rbac.yaml), and only granted with the value backups.cloudNativePG.
 //
 // +kubebuilder:rbac:groups=coder.com,resources=coderbackups,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=coder.com,resources=coderbackups/status,verbs=patch

@@ -14,6 +14,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 const result = "coderVersion=v2.36.1+abc\nschemaVersion=512\npostgresVersion=17.6\nencryptionKeys=0\nsize=4711\nsha256=abc\n"
@@ -21,11 +22,17 @@ const result = "coderVersion=v2.36.1+abc\nschemaVersion=512\npostgresVersion=17.
 // fixture runs the controller against a fake cluster.
 type fixture struct {
 	*controllertest.Fixture[*coderv1alpha1.CoderBackup]
+	cloudNativePG
 }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
-	f := &fixture{controllertest.New(t, controllertest.Options[*coderv1alpha1.CoderBackup]{
+	return newFixtureOf(t, newBackup(), objects...)
+}
+
+func newFixtureOf(t *testing.T, backup *coderv1alpha1.CoderBackup, objects ...client.Object) *fixture {
+	t.Helper()
+	f := &fixture{Fixture: controllertest.New(t, controllertest.Options[*coderv1alpha1.CoderBackup]{
 		Name: client.ObjectKey{Namespace: "coder", Name: "first"},
 		Status: func(b *coderv1alpha1.CoderBackup) *coderv1alpha1.WorkloadStatus {
 			return &coderv1alpha1.WorkloadStatus{Conditions: b.Status.Conditions}
@@ -34,14 +41,16 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			b.WithIndex(&coderv1alpha1.CoderBackup{}, framework.IndexControlPlane, framework.IndexByControlPlane(controlPlaneOf))
 		},
 	})}
-	f.Build(append(objects, newBackup())...)
+	f.Build(append(objects, backup)...)
 	f.restart()
 	return f
 }
 
 // restart creates a new controller with empty state, like a new process.
 func (f *fixture) restart() {
-	f.Reconciler = New(framework.NewWith(f.Cluster, f.Cluster, f.Events, framework.Options{Clock: f.Clock}))
+	kit := framework.NewWith(f.Cluster, f.Cluster, f.Events, framework.Options{Clock: f.Clock, CheckAuthor: f.checkAuthor, Cluster: resources.Cluster{OperatorImage: "operator"}})
+	kit.Uncached = f.around(f.Cluster, f.Clock.Now)
+	f.Reconciler = New(kit)
 }
 
 func newBackup() *coderv1alpha1.CoderBackup {
@@ -50,7 +59,7 @@ func newBackup() *coderv1alpha1.CoderBackup {
 		Spec: coderv1alpha1.CoderBackupSpec{
 			ControlPlaneRef: coderv1alpha1.ControlPlaneReference{Name: "dev"},
 			BackupTemplate: coderv1alpha1.BackupTemplate{Destination: coderv1alpha1.BackupDestination{
-				PersistentVolumeClaim: coderv1alpha1.BackupVolume{ClaimName: "backups"},
+				PersistentVolumeClaim: &coderv1alpha1.BackupVolume{ClaimName: "backups"},
 			}},
 		},
 	}
@@ -180,6 +189,68 @@ func TestFailedBackup(t *testing.T) {
 			}
 			f.MustNotExpose([]string{"geheim"})
 		})
+	}
+}
+
+func inBucket() *coderv1alpha1.CoderBackup {
+	backup := newBackup()
+	backup.Spec.Destination = coderv1alpha1.BackupDestination{S3: &coderv1alpha1.BackupS3{S3Bucket: coderv1alpha1.S3Bucket{
+		Endpoint: "https://s3.example.com", Bucket: "backups", Prefix: "prod", SecretRef: coderv1alpha1.S3SecretReference{Name: "s3"},
+	}}}
+	return backup
+}
+
+// The result is that of the init container of PostgreSQL, and a failure that of any container.
+func TestBackupToBucket(t *testing.T) {
+	f := newFixtureOf(t, inBucket(), controlPlane())
+	f.Settle()
+	ended := func(name, message string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}}}
+	}
+	failed := controllertest.PodOf(f.job("first-backup"))
+	failed.Status.InitContainerStatuses = []corev1.ContainerStatus{ended("postgresql", result)}
+	failed.Status.ContainerStatuses = []corev1.ContainerStatus{ended("bucket-upload", "reason=BucketUnsuitable\nmessage=the bucket is full\n")}
+	f.Create(failed)
+	f.Settle()
+	f.phase(coderv1alpha1.BackupRunning)
+	f.Forward(time.Minute)
+	pod := controllertest.PodOf(f.job("first-backup"))
+	pod.Name, pod.CreationTimestamp = pod.Name+"-2", metav1.NewTime(f.Clock.Now())
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{ended("bucket-begin", ""), ended("postgresql", result)}
+	f.Create(pod)
+	f.ends("first-backup", batchv1.JobComplete, "", "")
+	f.Settle()
+	f.phase(coderv1alpha1.BackupCompleted)
+	if got := f.Object().Status; got.Checksum != "abc" || got.SizeBytes != 4711 || got.Directory != "dev/first" {
+		t.Errorf("the status is %+v", got)
+	}
+
+	f.Delete()
+	f.Reconcile()
+	f.Reconcile()
+	if containers := f.job("first-delete").Spec.Template.Spec.Containers; len(containers) != 1 || containers[0].Image != "operator" {
+		t.Errorf("the containers are %+v", containers)
+	}
+	f.Forward(deletionLimit + time.Second)
+	f.Reconcile()
+	if all := strings.Join(f.Events.All(), "\n"); !f.Gone() || !strings.Contains(all, `the directory "dev/first" in the bucket "backups" at https://s3.example.com, prefix "prod"`) {
+		t.Errorf("the Events are %s", all)
+	}
+}
+
+func TestBackupToBucketThatFails(t *testing.T) {
+	f := newFixtureOf(t, inBucket(), controlPlane())
+	f.Settle()
+	pod := controllertest.PodOf(f.job("first-backup"))
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+		Name: "bucket-begin", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "reason=BucketUnsuitable\nmessage=there is no such bucket\n"}},
+	}}
+	f.Create(pod)
+	f.ends("first-backup", batchv1.JobFailed, batchv1.JobReasonPodFailurePolicy, "")
+	f.Settle()
+	f.phase(coderv1alpha1.BackupFailed)
+	if c := f.MustHave("Complete", "False", coderv1alpha1.ReasonBucketUnsuitable); !strings.Contains(c.Message, "there is no such bucket") {
+		t.Errorf("the message is %q", c.Message)
 	}
 }
 

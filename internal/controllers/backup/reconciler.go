@@ -76,8 +76,12 @@ type scope struct {
 	controlPlane *coderv1alpha1.CoderControlPlane
 	// run is the Job that makes the backup, or nil if it was not read.
 	run *framework.JobRun
-	// problem is why there is no Job, or nil.
+	// problem is why there is no Job, or no Backup of CloudNativePG, or nil.
 	problem *framework.Problem
+	// external is the status of the Backup of CloudNativePG, or nil if it was not read. late reports that the deadline for it is
+	// over.
+	external *cloudNativePGStatus
+	late     bool
 }
 
 // Reconcile runs one pass.
@@ -113,10 +117,14 @@ func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 	if ended(s.backup) {
 		return nil
 	}
+	run := r.runJob
+	if s.backup.Spec.Destination.CloudNativePG != nil {
+		run = r.runCloudNativePG
+	}
 	return []framework.Step{
 		framework.NewStep(framework.StepFinalizer, &s.Pass, r.kit.EnsureFinalizer),
 		framework.NewStep(stepControlPlane, s, r.findControlPlane, framework.StepFinalizer),
-		framework.NewStep(stepJob, s, r.runJob, stepControlPlane),
+		framework.NewStep(stepJob, s, run, stepControlPlane),
 	}
 }
 
@@ -128,9 +136,7 @@ func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) (err error)
 // runJob makes the backup, or reads how far it is. Nothing else reports a pod that cannot start, so the
 // step asks for another pass.
 func (r *Reconciler) runJob(ctx context.Context, s *scope) error {
-	if s.controlPlane == nil {
-		s.problem = &framework.Problem{Reason: coderv1alpha1.ReasonControlPlaneUnavailable, Message: fmt.Sprintf(
-			"there is no CoderControlPlane %q in namespace %q; create it, or delete this backup", s.backup.Spec.ControlPlaneRef.Name, s.backup.Namespace)}
+	if !s.hasControlPlane() {
 		return nil
 	}
 	job, err := resources.DatabaseJob(s.controlPlane, resources.ControlPlane(s.controlPlane, r.kit.Cluster), s.jobSpec(resources.ModeBackup, backupSuffix))
@@ -150,6 +156,15 @@ func (r *Reconciler) runJob(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// hasControlPlane reports whether there is a control plane, and sets the problem if not.
+func (s *scope) hasControlPlane() bool {
+	if s.controlPlane == nil {
+		s.problem = &framework.Problem{Reason: coderv1alpha1.ReasonControlPlaneUnavailable, Message: fmt.Sprintf(
+			"there is no CoderControlPlane %q in namespace %q; create it, or delete this backup", s.backup.Spec.ControlPlaneRef.Name, s.backup.Namespace)}
+	}
+	return s.controlPlane != nil
+}
+
 func (s *scope) jobSpec(mode resources.DatabaseJobMode, suffix string) resources.DatabaseJobSpec {
 	spec := s.backup.Spec
 	variables := map[string]string{"BACKUP_UID": string(s.backup.UID), "BACKUP_DIRECTORY": directoryOf(s.backup)}
@@ -158,7 +173,7 @@ func (s *scope) jobSpec(mode resources.DatabaseJobMode, suffix string) resources
 		variables["BACKUP_CONTROL_PLANE"], variables["BACKUP_CODER_VERSION"] = s.controlPlane.Name, s.controlPlane.Status.Version
 	}
 	return resources.DatabaseJobSpec{
-		Mode: mode, Name: coderv1alpha1.SuffixedName(s.backup.Name, suffix), Client: spec.DatabaseClient, Volume: spec.Destination.PersistentVolumeClaim,
+		Mode: mode, Name: coderv1alpha1.SuffixedName(s.backup.Name, suffix), Client: spec.DatabaseClient, Destination: spec.Destination,
 		DeadlineSeconds: ptr.Deref(spec.ActiveDeadlineSeconds, 3600), TTLSeconds: ptr.To(jobTTL), Variables: variables,
 	}
 }
@@ -168,36 +183,46 @@ func directoryOf(backup *coderv1alpha1.CoderBackup) string {
 	return backup.Spec.ControlPlaneRef.Name + "/" + backup.Name
 }
 
-// deleteFiles deletes the files with a Job while the finalizer keeps the backup. If that is not
+// deleteFiles deletes the files with a Job, or the Backup of CloudNativePG, while the finalizer keeps the backup. If that is not
 // possible, it delays the deletion until deletionLimit.
 func (r *Reconciler) deleteFiles(ctx context.Context, s *scope) error {
 	if s.backup.Spec.DeletionPolicy == coderv1alpha1.DeletionPolicyRetain || r.kit.LeavesChildren(&s.Pass) {
 		return nil
 	}
-	left := s.DeletionTimeLeft(deletionLimit)
+	timeLeft := s.DeletionTimeLeft(deletionLimit)
 	why, err := r.tryDeleteFiles(ctx, s)
 	switch {
 	case err == nil && why == "":
 		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // The volume is deleted with the namespace, or outlives it as its owner has chosen.
-	case err != nil && left > 0:
+	case err != nil && timeLeft > 0:
 		return err
-	case left > 0:
+	case timeLeft > 0:
 		s.problem = &framework.Problem{Reason: coderv1alpha1.ReasonDeleting, Message: why}
-		return framework.WaitForDeletion(left, why)
+		return framework.WaitForDeletion(timeLeft, why)
 	}
 	if err != nil {
 		why = framework.Redact(err.Error())
 	}
-	r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonFilesLeftBehind, fmt.Sprintf(
-		"the backup is deleted, but its files are not; delete the directory %q in the volume of PersistentVolumeClaim %q: %s",
-		directoryOf(s.backup), s.backup.Spec.Destination.PersistentVolumeClaim.ClaimName, why))
+	left := fmt.Sprintf("its files are not; delete the directory %q in ", directoryOf(s.backup))
+	switch place := s.backup.Spec.Destination; {
+	case place.CloudNativePG != nil:
+		left = fmt.Sprintf("its Backup of CloudNativePG is not; delete it with kubectl delete backups.postgresql.cnpg.io -n %s %s", s.backup.Namespace, s.backup.Name)
+	case place.S3 != nil:
+		left += fmt.Sprintf("the bucket %q at %s, prefix %q", place.S3.Bucket, place.S3.Endpoint, place.S3.Prefix)
+	case place.PersistentVolumeClaim != nil:
+		left += fmt.Sprintf("the volume of PersistentVolumeClaim %q", place.PersistentVolumeClaim.ClaimName)
+	}
+	r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonFilesLeftBehind, fmt.Sprintf("the backup is deleted, but %s: %s", left, why))
 	return nil
 }
 
-// tryDeleteFiles returns an empty text if the files are deleted, or why they are not.
+// tryDeleteFiles returns an empty text if everything is deleted, or why it is not.
 func (r *Reconciler) tryDeleteFiles(ctx context.Context, s *scope) (string, error) {
+	if s.backup.Spec.Destination.CloudNativePG != nil {
+		return r.deleteCloudNativePG(ctx, s)
+	}
 	// A running backup would write more files.
 	if err := r.kit.DeleteJob(ctx, &s.Pass, coderv1alpha1.SuffixedName(s.backup.Name, backupSuffix)); err != nil {
 		if stop := ensure.Stopped(err); stop != nil && stop.Reason != coderv1alpha1.ReasonNotOwned {
@@ -233,7 +258,7 @@ func (r *Reconciler) tryDeleteFiles(ctx context.Context, s *scope) (string, erro
 
 // secretsOf returns the Secrets that a control plane refers to, except that of its database.
 func secretsOf(cp *coderv1alpha1.CoderControlPlane, w resources.Workload) []string {
-	database, _ := resources.DatabaseSecret(cp)
+	database, _ := cp.Spec.Database.Secret()
 	var names []string
 	for _, reference := range framework.ReferencesOf(w) {
 		if reference.Kind == resources.KindSecret && reference.Name != database {

@@ -20,12 +20,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
 // keepFailed is the number of failed backups of a schedule that are kept.
 const keepFailed = 3
+
+const stepList, stepCreate, stepKeep = "list", "create", "keep"
 
 // Scheduler reconciles CoderBackupSchedules. Use NewScheduler to create one.
 type Scheduler struct {
@@ -90,7 +93,6 @@ func (r *Scheduler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		Conditions: schedule.Status.Conditions, ObservedGeneration: schedule.Status.ObservedGeneration,
 	}, w)
 	s.times, s.zone, s.invalid = parse(schedule.Spec, s.Now)
-	const stepList, stepCreate, stepKeep = "list", "create", "keep"
 	s.Run(ctx, []framework.Step{
 		framework.NewStep(stepList, s, r.list),
 		framework.NewStep(stepCreate, s, r.create, stepList),
@@ -181,12 +183,13 @@ func (r *Scheduler) create(ctx context.Context, s *scheduleScope) error {
 	}
 	backup := &coderv1alpha1.CoderBackup{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.schedule.Namespace, Name: fmt.Sprintf("%s-%d", s.schedule.Name, at.Unix()/60),
+			Name:   fmt.Sprintf("%s-%d", s.schedule.Name, at.Unix()/60),
 			Labels: map[string]string{coderv1alpha1.LabelBackupSchedule: s.schedule.Name, coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy},
 		},
-		Spec: coderv1alpha1.CoderBackupSpec{ControlPlaneRef: s.schedule.Spec.ControlPlaneRef, BackupTemplate: *s.schedule.Spec.Template.DeepCopy()},
 	}
-	if err := r.kit.Client.Create(ctx, backup); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := r.kit.CreateBackup(ctx, s.schedule, backup); ensure.Stopped(err) != nil {
+		return err
+	} else if err != nil && !apierrors.IsAlreadyExists(err) {
 		return framework.Settled(fmt.Errorf("creating CoderBackup %q: %w", backup.Name, err))
 	}
 	s.created = at
@@ -263,6 +266,9 @@ func (s *scheduleScope) status() coderv1alpha1.CoderBackupScheduleStatus {
 		scheduled = framework.ConditionFalse(coderv1alpha1.ConditionScheduled, coderv1alpha1.ReasonInvalidSchedule, s.invalid.Error())
 	case s.schedule.Spec.Suspend:
 		scheduled = framework.ConditionTrue(coderv1alpha1.ConditionScheduled, coderv1alpha1.ReasonSuspended, "spec.suspend is set, so no backups are made")
+	case ensure.Stopped(s.Outcome.Failed[stepCreate]) != nil:
+		stop := ensure.Stopped(s.Outcome.Failed[stepCreate])
+		scheduled = framework.ConditionFalse(coderv1alpha1.ConditionScheduled, stop.Reason, framework.Redact(stop.Message))
 	case s.Outcome.Err != nil:
 		scheduled = framework.ConditionFalse(coderv1alpha1.ConditionScheduled, coderv1alpha1.ReasonReconciling, framework.Redact(s.Outcome.Err.Error()))
 	default:

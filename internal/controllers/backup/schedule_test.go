@@ -17,12 +17,13 @@ import (
 
 type scheduleFixture struct {
 	*controllertest.Fixture[*coderv1alpha1.CoderBackupSchedule]
+	cloudNativePG
 }
 
 // newScheduleFixture returns the fixture of a schedule that was created at 12:00 UTC and runs each hour.
 func newScheduleFixture(t *testing.T, change func(*coderv1alpha1.CoderBackupScheduleSpec)) *scheduleFixture {
 	t.Helper()
-	f := &scheduleFixture{controllertest.New(t, controllertest.Options[*coderv1alpha1.CoderBackupSchedule]{
+	f := &scheduleFixture{Fixture: controllertest.New(t, controllertest.Options[*coderv1alpha1.CoderBackupSchedule]{
 		Name: client.ObjectKey{Namespace: "coder", Name: "hourly"},
 		Status: func(s *coderv1alpha1.CoderBackupSchedule) *coderv1alpha1.WorkloadStatus {
 			return &coderv1alpha1.WorkloadStatus{Conditions: s.Status.Conditions}
@@ -41,7 +42,9 @@ func newScheduleFixture(t *testing.T, change func(*coderv1alpha1.CoderBackupSche
 }
 
 func (f *scheduleFixture) restart() {
-	f.Reconciler = NewScheduler(framework.NewWith(f.Cluster, f.Cluster, f.Events, framework.Options{Clock: f.Clock}))
+	kit := framework.NewWith(f.Cluster, f.Cluster, f.Events, framework.Options{Clock: f.Clock, CheckAuthor: f.checkAuthor})
+	kit.Uncached = f.around(f.Cluster, f.Clock.Now)
+	f.Reconciler = NewScheduler(kit)
 }
 
 // backups returns the phases of the backups, by name.

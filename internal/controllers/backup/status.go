@@ -24,9 +24,14 @@ func statusOf(s *scope) coderv1alpha1.CoderBackupStatus {
 	}
 	var parts []metav1.Condition
 	if !s.Deleting() {
-		status.Directory = directoryOf(s.backup)
+		if s.backup.Spec.Destination.CloudNativePG == nil {
+			status.Directory = directoryOf(s.backup)
+		}
 		if run := s.run; run != nil {
 			status.StartedAt = run.Job.Status.StartTime.DeepCopy()
+		}
+		if s.external != nil {
+			s.setExternal(&status)
 		}
 		complete := complete(s)
 		parts = append(parts, complete)
@@ -36,12 +41,16 @@ func statusOf(s *scope) coderv1alpha1.CoderBackupStatus {
 			parts = append(parts, selfContained(s))
 		}
 	}
+	works := "the backup is complete, and was read back"
+	if s.external != nil {
+		works = "the backup is complete"
+	}
 	summary := framework.Summary{
-		Parts: parts, Beside: []string{coderv1alpha1.ConditionSelfContained}, Works: "the backup is complete, and was read back",
+		Parts: parts, Beside: []string{coderv1alpha1.ConditionSelfContained}, Works: works,
 		Stalled: func(*metav1.Condition) bool { return status.Phase == coderv1alpha1.BackupFailed },
 	}
 	if s.Deleting() && s.problem != nil {
-		summary.Deleting = "until its files are deleted, for at most five minutes: " + s.problem.Message
+		summary.Deleting = "until it is deleted where it is stored, for at most five minutes: " + s.problem.Message
 	}
 	status.Conditions = s.Status(summary).Conditions
 	return status
@@ -52,6 +61,8 @@ func complete(s *scope) metav1.Condition {
 		return framework.ConditionFalse(coderv1alpha1.ConditionComplete, reason, message)
 	}
 	switch {
+	case s.backup.Spec.Destination.CloudNativePG != nil && s.controlPlane != nil:
+		return completeExternally(s)
 	case s.problem != nil:
 		return no(s.problem.Reason, s.problem.Message)
 	case s.run == nil:
@@ -62,7 +73,7 @@ func complete(s *scope) metav1.Condition {
 		return framework.ConditionTrue(coderv1alpha1.ConditionComplete, coderv1alpha1.ReasonBackupCompleted, "the backup is complete")
 	case s.run.Ended == batchv1.JobFailed:
 		found := s.run.FailureOf(coderv1alpha1.ReasonBackupFailed, coderv1alpha1.ReasonClientTooOld, coderv1alpha1.ReasonDatabaseUnreachable,
-			coderv1alpha1.ReasonDatabaseUnsuitable, coderv1alpha1.ReasonVolumeUnsuitable)
+			coderv1alpha1.ReasonDatabaseUnsuitable, coderv1alpha1.ReasonVolumeUnsuitable, coderv1alpha1.ReasonBucketUnsuitable)
 		return no(found.Reason, "the backup failed: "+found.Message)
 	case s.run.Trouble != nil:
 		return no(s.run.Trouble.Reason, s.run.Trouble.Message)
@@ -74,9 +85,9 @@ func phaseOf(s *scope, complete metav1.Condition) coderv1alpha1.BackupPhase {
 	switch {
 	case complete.Status == metav1.ConditionTrue:
 		return coderv1alpha1.BackupCompleted
-	case s.run != nil && s.run.Ended != "":
+	case s.run != nil && s.run.Ended != "", s.externalFailed(), s.late:
 		return coderv1alpha1.BackupFailed
-	case s.run != nil:
+	case s.run != nil, s.external != nil:
 		return coderv1alpha1.BackupRunning
 	}
 	return coderv1alpha1.BackupPending
@@ -84,16 +95,23 @@ func phaseOf(s *scope, complete metav1.Condition) coderv1alpha1.BackupPhase {
 
 // setResult writes the result of the Job to the status.
 func setResult(s *scope, status *coderv1alpha1.CoderBackupStatus) {
+	status.SecretNames = secretsOf(s.controlPlane, resources.ControlPlane(s.controlPlane, resources.Cluster{}))
+	if s.run == nil {
+		return
+	}
 	result := s.run.Result
 	status.CompletedAt = s.run.Job.Status.CompletionTime.DeepCopy()
 	status.SizeBytes, status.Checksum = resources.ResultNumber(result, "size"), result["sha256"]
 	status.CoderVersion, status.PostgresVersion = result["coderVersion"], result["postgresVersion"]
 	status.SchemaVersion = resources.ResultNumber(result, "schemaVersion")
-	status.SecretNames = secretsOf(s.controlPlane, resources.ControlPlane(s.controlPlane, resources.Cluster{}))
 }
 
 func selfContained(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionSelfContained
+	if s.run == nil {
+		return framework.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked,
+			"the operator does not read a backup of CloudNativePG; if Coder encrypts tokens in the database (CODER_EXTERNAL_TOKEN_ENCRYPTION_KEYS), store the keys elsewhere")
+	}
 	switch keys := s.run.Result["encryptionKeys"]; keys {
 	case "0":
 		return framework.ConditionTrue(kind, coderv1alpha1.ReasonNothingEncrypted, "Coder has encrypted no tokens in the database")

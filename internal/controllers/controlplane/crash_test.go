@@ -68,6 +68,7 @@ func scenarios() map[string]scenario {
 		"scaled to zero": {unready: true, act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) })},
 		"another minor version": {act: func(f *licensedFixture) {
 			f.Create(schedule())
+			f.provisioners()
 			f.wants(image236)
 		}},
 		"an upgrade that is taken back": {reverted: true, act: func(f *licensedFixture) {

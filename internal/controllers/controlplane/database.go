@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,7 +28,7 @@ func (s *scope) databaseMissing() *framework.Problem {
 // databaseSecretMissing describes a missing Secret of spec.database, or a missing key in it. A Secret
 // that only spec.extraEnv names is described like every other reference, by framework/references.go.
 func (s *scope) databaseSecretMissing(reference resources.Reference, key string) *framework.Problem {
-	secret, _ := resources.DatabaseSecret(s.cp)
+	secret, _ := s.cp.Spec.Database.Secret()
 	if secret == "" || reference.Kind != resources.KindSecret || reference.Name != secret {
 		return nil
 	}
@@ -66,40 +65,23 @@ func (s *scope) databaseTrouble(words string) *framework.Problem {
 
 // databaseURL describes where a user finds the connection URL of the database.
 func (s *scope) databaseURL() string {
-	if secret, key, field := databaseKey(s.cp); secret != "" {
+	if secret, key, field := s.cp.DatabaseSecret(); secret != "" {
 		return fmt.Sprintf("key %q of Secret %q (%s)", key, secret, field)
 	}
-	return fmt.Sprintf("the value of %s or --postgres-url in the spec", resources.EnvDatabase)
-}
-
-// databaseKey returns the Secret and the key with the connection URL of the database, and the field of the
-// spec that names them. All are empty if spec.database and spec.extraEnv name none.
-func databaseKey(cp *coderv1alpha1.CoderControlPlane) (secret, key, field string) {
-	if secret, key = resources.DatabaseSecret(cp); secret != "" {
-		return secret, key, "spec.database"
-	}
-	for _, variable := range cp.Spec.ExtraEnv {
-		if from := variable.ValueFrom; variable.Name == resources.EnvDatabase && from != nil && from.SecretKeyRef != nil {
-			return from.SecretKeyRef.Name, from.SecretKeyRef.Key, resources.EnvDatabase + " in spec.extraEnv"
-		}
-	}
-	return "", "", ""
+	return fmt.Sprintf("the value of %s or --postgres-url in the spec", coderv1alpha1.EnvDatabase)
 }
 
 // sharing returns the other control planes of the namespace that use the same database.
 func (r *Reconciler) sharing(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) ([]coderv1alpha1.CoderControlPlane, error) {
-	secret, key, _ := databaseKey(cp)
+	secret, _, _ := cp.DatabaseSecret()
 	if secret == "" {
 		return nil, nil
 	}
 	all := &coderv1alpha1.CoderControlPlaneList{}
 	if err := r.kit.Client.List(ctx, all, client.InNamespace(cp.Namespace), framework.ReferringTo(resources.KindSecret, secret)); err != nil {
-		return nil, fmt.Errorf("listing the control planes: %w", err)
+		return nil, fmt.Errorf("listing the control planes, of which another may use the same database: %w", err)
 	}
-	return slices.DeleteFunc(all.Items, func(other coderv1alpha1.CoderControlPlane) bool {
-		otherSecret, otherKey, _ := databaseKey(&other)
-		return other.UID == cp.UID || secret != otherSecret || key != otherKey
-	}), nil
+	return upgrade.Sharing(cp, all.Items), nil
 }
 
 // siblings returns requests for the control planes with the database that this one has, or had.
@@ -119,9 +101,11 @@ func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcil
 	return requests
 }
 
-// findSharedDatabase looks for an older control plane with the same database.
+// findSharedDatabase looks for an older control plane with the same database, and for one whose pods would overlap with those of
+// an upgrade. If it fails, the Deployment is not changed.
 func (r *Reconciler) findSharedDatabase(ctx context.Context, s *scope) error {
 	others, err := r.sharing(ctx, s.cp)
+	s.overlapping = upgrade.Overlapping(others)
 	for i := range others {
 		if framework.Older(&others[i], s.cp) {
 			s.sharedWith = others[i].Name

@@ -1,10 +1,12 @@
 package controlplane
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
@@ -56,4 +58,27 @@ func TestADatabaseOfAnotherControlPlane(t *testing.T) {
 			f.MustNotHave(coderv1alpha1.ConditionDatabaseExclusive)
 		})
 	}
+}
+
+// Two control planes with one database must not run Coder before and since 2.39 at the same time, also if the other is younger.
+func TestAnUpgradeWithASharedDatabaseNeedsAnOutage(t *testing.T) {
+	f := readyFixture(t)
+	other := newControlPlane()
+	other.Name, other.UID, other.CreationTimestamp = "other", "other-uid", metav1.NewTime(f.Clock.Now().Add(time.Hour))
+	f.Create(other)
+	f.wants("ghcr.io/coder/coder:v2.39.0")
+	f.Settle()
+	refused := f.MustHave(coderv1alpha1.ConditionVersionAllowed, metav1.ConditionFalse, coderv1alpha1.ReasonDatabaseShared)
+	if !strings.Contains(refused.Message, `CoderControlPlane "other"`) || !strings.Contains(refused.Message, `coder.com/allow-version: "v2.39.0"`) {
+		t.Errorf("the message is %q", refused.Message)
+	}
+	f.MustNotHave(coderv1alpha1.ConditionUpgraded)
+	f.mustHavePods(image230, 1)
+
+	other.Spec.Replicas = ptr.To[int32](0)
+	f.Update(other)
+	f.withWorld()
+	f.Settle()
+	f.MustNotHave(coderv1alpha1.ConditionVersionAllowed)
+	f.mustHavePods("ghcr.io/coder/coder:v2.39.0", 1)
 }

@@ -89,7 +89,7 @@ func (f *fixture) restart() {
 	live := interceptor.NewClient(f.Cluster, f.readers(false))
 	cached := interceptor.NewClient(f.Cluster, f.readers(true))
 	kit := framework.NewWith(cached, live, f.Events, framework.Options{
-		Clock: f.Clock, Logs: f.logs.Tail, Optional: f.kinds, CheckAuthor: f.checkAuthor, NewClient: connect,
+		Clock: f.Clock, Logs: f.logs.Tail, Optional: f.kinds, CheckAuthor: f.checkAuthor, NewClient: connect, Cluster: resources.Cluster{OperatorImage: "operator"},
 	})
 	kit.Uncached = live
 	f.r = New(kit)
@@ -145,7 +145,7 @@ func newControlPlane(changes ...func(*coderv1alpha1.CoderControlPlane)) *coderv1
 			Image: "ghcr.io/coder/coder:v2.30.0",
 			WorkloadSpec: coderv1alpha1.WorkloadSpec{
 				Replicas: ptr.To[int32](1),
-				ExtraEnv: []corev1.EnvVar{{Name: resources.EnvDatabase, ValueFrom: &corev1.EnvVarSource{
+				ExtraEnv: []corev1.EnvVar{{Name: coderv1alpha1.EnvDatabase, ValueFrom: &corev1.EnvVarSource{
 					SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}, Key: "url"},
 				}}},
 			},

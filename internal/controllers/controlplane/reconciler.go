@@ -153,6 +153,7 @@ const (
 	stepRestore = "restore"
 	stepUpgrade = "upgrade"
 	stepAdvance = "progress of the upgrade"
+	stepResume  = "pods of a stopped upgrade"
 )
 
 // stepsFor returns the control plane's own steps and those that all kinds share (framework/steps.go).
@@ -162,13 +163,14 @@ func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 			framework.NewStep(stepRevoke, s, r.revokeOnDeletion),
 			framework.NewStep(framework.StepOrphaned, &s.Pass, r.kit.FindOrphaned),
 			framework.NewStep(framework.StepWorkspaces, &s.Pass, r.kit.RemoveWorkspaceAccess, framework.StepOrphaned),
-			framework.NewStep(framework.StepRelease, &s.Pass, r.kit.Release, stepRevoke, framework.StepWorkspaces),
+			framework.NewStep(stepResume, s, r.resumeOrphaned, framework.StepOrphaned),
+			framework.NewStep(framework.StepRelease, &s.Pass, r.kit.Release, stepRevoke, framework.StepWorkspaces, stepResume),
 		}
 	}
 	begin := append(r.kit.Begin(&s.Pass),
 		framework.NewStep(stepShared, s, r.findSharedDatabase, framework.StepFinalizer),
-		framework.NewStep(stepVersion, s, decideVersion, framework.StepFinalizer),
-		framework.NewStep(stepUpgrade, s, r.planUpgrade, framework.StepFinalizer),
+		framework.NewStep(stepVersion, s, decideVersion, framework.StepFinalizer, stepShared),
+		framework.NewStep(stepUpgrade, s, r.planUpgrade, framework.StepFinalizer, stepShared),
 		framework.NewStep(stepRestore, s, r.restoreDatabase, framework.StepFinalizer, stepUpgrade))
 	shared := r.kit.Steps(&s.Pass, stepRestore, stepUpgrade)
 	advance := framework.NewStep(stepAdvance, s, r.advanceUpgrade, stepUpgrade, framework.StepDeployment)
@@ -232,6 +234,8 @@ type scope struct {
 	restoreProblem *framework.Problem
 	// sharedWith is the name of an older control plane with the same database, or empty.
 	sharedWith string
+	// overlapping is the name of a control plane with the same database and a Coder from before 2.39, or empty.
+	overlapping string
 }
 
 func kind() framework.Kind {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -78,12 +79,16 @@ func (s *scope) restoreSource() *coderv1alpha1.RestoreSpec {
 	return s.cp.Spec.Bootstrap.FromBackup
 }
 
-// sourceName returns what status.restore.backup is after a restore.
+// sourceName returns what status.restore.backup is after a restore. A rule of CoderControlPlane computes it too.
 func sourceName(from *coderv1alpha1.RestoreSpec) string {
-	if files := from.Files; files != nil {
-		return files.PersistentVolumeClaim.ClaimName + "/" + files.Directory
+	files := from.Files
+	switch {
+	case files == nil:
+		return from.Name
+	case files.S3 != nil:
+		return "s3://" + path.Join(files.S3.Bucket, files.S3.Prefix, files.Directory)
 	}
-	return from.Name
+	return files.PersistentVolumeClaim.ClaimName + "/" + files.Directory
 }
 
 // restored reports whether the restore of a backup is recorded.
@@ -96,7 +101,7 @@ func (s *scope) otherDatabase() bool {
 	if s.Current == nil {
 		return false
 	}
-	wanted, wantedKey, _ := databaseKey(s.cp)
+	wanted, wantedKey, _ := s.cp.DatabaseSecret()
 	name, key := resources.DatabaseSecretOf(s.Workload, &s.Current.Spec.Template)
 	return wanted != "" && name != "" && (wanted != name || wantedKey != key)
 }
@@ -115,14 +120,17 @@ func (r *Reconciler) restoreJob(ctx context.Context, s *scope, from *coderv1alph
 			"RESTORE_ALLOWED": strconv.FormatBool(upgrade.Allows(s.cp.Annotations[coderv1alpha1.AnnotationAllowVersion], image)),
 		},
 	}
-	if from.Files != nil {
-		job.Volume, job.Variables["BACKUP_DIRECTORY"] = from.Files.PersistentVolumeClaim, from.Files.Directory
+	if files := from.Files; files != nil {
+		job.Destination.PersistentVolumeClaim, job.Variables["BACKUP_DIRECTORY"] = files.PersistentVolumeClaim, files.Directory
+		if files.S3 != nil {
+			job.Destination.S3 = &coderv1alpha1.BackupS3{S3Bucket: *files.S3}
+		}
 	} else {
 		backup, err := r.completeBackup(ctx, s.cp.Namespace, from.Name)
 		if err != nil {
 			return nil, err
 		}
-		job.Volume, job.Variables["BACKUP_DIRECTORY"], job.Variables["BACKUP_SHA256"] = backup.Spec.Destination.PersistentVolumeClaim, backup.Status.Directory, backup.Status.Checksum
+		job.Destination, job.Variables["BACKUP_DIRECTORY"], job.Variables["BACKUP_SHA256"] = backup.Spec.Destination, backup.Status.Directory, backup.Status.Checksum
 		job.Client.Image = cmp.Or(job.Client.Image, backup.Spec.Image)
 		job.Client.Resources = cmp.Or(job.Client.Resources, backup.Spec.Resources)
 	}
@@ -142,7 +150,7 @@ func (r *Reconciler) restoreJob(ctx context.Context, s *scope, from *coderv1alph
 	if err != nil {
 		return nil, ensure.Fails(coderv1alpha1.ReasonDatabaseUnsuitable, 0, "%s", err.Error())
 	}
-	secret, key, _ := databaseKey(s.cp)
+	secret, key, _ := s.cp.DatabaseSecret()
 	built.Annotations = map[string]string{
 		annotationGeneration: strconv.FormatInt(s.cp.Generation, 10), annotationTarget: sourceName(from) + " " + secret + "/" + key,
 	}
@@ -160,6 +168,9 @@ func (r *Reconciler) completeBackup(ctx context.Context, namespace, name string)
 			"there is no CoderBackup %q in namespace %q; create it, or use spec.bootstrap.fromBackup.files for files of another cluster", name, namespace)
 	case err != nil:
 		return nil, fmt.Errorf("reading CoderBackup %q: %w", name, err)
+	case backup.Spec.Destination.CloudNativePG != nil:
+		return nil, ensure.Fails(coderv1alpha1.ReasonBackupUnusable, framework.RetryInterval,
+			"CoderBackup %[1]q has no files, because CloudNativePG made it: restore its Backup %[1]q into a new Cluster with spec.bootstrap.recovery of that Cluster, and then set spec.database to it, without spec.bootstrap", name)
 	case !backup.DeletionTimestamp.IsZero():
 		return nil, ensure.Fails(reason, framework.RetryInterval, "CoderBackup %q is being deleted", name)
 	case backup.Status.Phase == coderv1alpha1.BackupFailed:
@@ -202,7 +213,7 @@ func databaseRestored(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *
 	case run.Ended == batchv1.JobFailed:
 		found := run.FailureOf(coderv1alpha1.ReasonRestoreFailed, coderv1alpha1.ReasonClientTooOld, coderv1alpha1.ReasonDatabaseUnreachable,
 			coderv1alpha1.ReasonDatabaseUnsuitable, coderv1alpha1.ReasonBackupUnusable, coderv1alpha1.ReasonDatabaseNotEmpty,
-			coderv1alpha1.ReasonDowngrade, coderv1alpha1.ReasonVersionUnknown)
+			coderv1alpha1.ReasonBucketUnsuitable, coderv1alpha1.ReasonDowngrade, coderv1alpha1.ReasonVersionUnknown)
 		return no(found.Reason, fmt.Sprintf("the backup was not restored: %s; nothing is changed; delete the Job %q to try again, or change the spec", found.Message, run.Job.Name))
 	case run.Trouble != nil:
 		return no(run.Trouble.Reason, run.Trouble.Message)

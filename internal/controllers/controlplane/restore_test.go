@@ -28,7 +28,7 @@ func completeBackup() *coderv1alpha1.CoderBackup {
 	return &coderv1alpha1.CoderBackup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "last", UID: "last-uid"},
 		Spec: coderv1alpha1.CoderBackupSpec{BackupTemplate: coderv1alpha1.BackupTemplate{
-			Destination:    coderv1alpha1.BackupDestination{PersistentVolumeClaim: coderv1alpha1.BackupVolume{ClaimName: "backups"}},
+			Destination:    coderv1alpha1.BackupDestination{PersistentVolumeClaim: &coderv1alpha1.BackupVolume{ClaimName: "backups"}},
 			DatabaseClient: coderv1alpha1.DatabaseClient{Image: "postgres:17"},
 		}},
 		Status: coderv1alpha1.CoderBackupStatus{Phase: coderv1alpha1.BackupCompleted, Directory: "old/last", Checksum: "abc"},
@@ -56,6 +56,20 @@ func (f *fixture) mustWait(reason string) metav1.Condition {
 	}
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, reason)
 	return f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionFalse, reason)
+}
+
+func TestABackupOfCloudNativePGIsNotRestored(t *testing.T) {
+	backup := completeBackup()
+	backup.Spec.Destination = coderv1alpha1.BackupDestination{CloudNativePG: &coderv1alpha1.CloudNativePGBackup{ClusterName: "db"}}
+	f := newFixture(t, newControlPlane(fromBackup), databaseSecret(), backup)
+	f.Settle()
+	if c := f.mustWait(coderv1alpha1.ReasonBackupUnusable); !strings.Contains(c.Message, "into a new Cluster with spec.bootstrap.recovery") {
+		t.Errorf("the message is %q", c.Message)
+	}
+	f.MustBe("with a backup of CloudNativePG", controllertest.KstatusFailed)
+	if f.Has("coder-restore", &batchv1.Job{}) {
+		t.Error("there is a Job")
+	}
 }
 
 func TestRestore(t *testing.T) {
@@ -105,13 +119,31 @@ func TestRestore(t *testing.T) {
 func TestRestoreOfFilesWithoutCoderBackup(t *testing.T) {
 	f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
 		cp.Spec.Bootstrap = &coderv1alpha1.BootstrapSpec{FromBackup: &coderv1alpha1.RestoreSpec{Files: &coderv1alpha1.BackupFiles{
-			PersistentVolumeClaim: coderv1alpha1.BackupVolume{ClaimName: "old-volume"}, Directory: "prod/last",
+			PersistentVolumeClaim: &coderv1alpha1.BackupVolume{ClaimName: "old-volume"}, Directory: "prod/last",
 		}}}
 	}), databaseSecret())
 	f.Settle()
 	f.restoreEnds(batchv1.JobComplete, restoredFrom)
 	if got := f.Object().Status.Restore; got == nil || got.Backup != "old-volume/prod/last" {
 		t.Errorf("status.restore is %+v", got)
+	}
+}
+
+// The name of the restored files is the one that the rule of CoderControlPlane computes.
+func TestRestoreOfFilesInABucket(t *testing.T) {
+	for prefix, want := range map[string]string{"": "s3://backups/prod/last", "clusters/a": "s3://backups/clusters/a/prod/last"} {
+		f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
+			bucket := &coderv1alpha1.S3Bucket{Endpoint: "https://s3.example.com", Bucket: "backups", Prefix: prefix, SecretRef: coderv1alpha1.S3SecretReference{Name: "s3"}}
+			cp.Spec.Bootstrap = &coderv1alpha1.BootstrapSpec{FromBackup: &coderv1alpha1.RestoreSpec{Files: &coderv1alpha1.BackupFiles{S3: bucket, Directory: "prod/last"}}}
+		}), databaseSecret())
+		f.Settle()
+		if pod := f.restoreJob().Spec.Template.Spec; pod.InitContainers[0].Image != "operator" || pod.Containers[0].Image != resources.DefaultDatabaseImage {
+			t.Errorf("the pod is %+v", pod)
+		}
+		f.restoreEnds(batchv1.JobComplete, restoredFrom)
+		if got := f.Object().Status.Restore; got == nil || got.Backup != want {
+			t.Errorf("status.restore is %+v", got)
+		}
 	}
 }
 
@@ -208,7 +240,7 @@ func TestAFailedUpgradeIsReverted(t *testing.T) {
 		f.restart()
 		f.Settle()
 	}
-	if name := envSecret(f.restoreJob().Spec.Template.Spec.Containers[0], resources.EnvDatabase); name != "second" {
+	if name := envSecret(f.restoreJob().Spec.Template.Spec.Containers[0], coderv1alpha1.EnvDatabase); name != "second" {
 		t.Errorf("the Job restores into the database of Secret %q", name)
 	}
 	f.restoreEnds(batchv1.JobFailed, "reason=DatabaseNotEmpty\nmessage=it has 7 tables\n")
@@ -289,7 +321,7 @@ func TestTheTargetOfARestoreChanges(t *testing.T) {
 			f.Edit(inDatabase("third"))
 			f.Settle()
 			f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionFalse, coderv1alpha1.ReasonRestoreRunning)
-			if name := envSecret(f.restoreJob().Spec.Template.Spec.Containers[0], resources.EnvDatabase); name != "third" || f.database() != "db" {
+			if name := envSecret(f.restoreJob().Spec.Template.Spec.Containers[0], coderv1alpha1.EnvDatabase); name != "third" || f.database() != "db" {
 				t.Fatalf("the Job restores into the database of Secret %q, and the pods use that of %q", name, f.database())
 			}
 			f.restoreEnds(batchv1.JobComplete, restoredFrom)

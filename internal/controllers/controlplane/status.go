@@ -42,6 +42,11 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	status.ObjectNamePrefix = s.prefix
 	setRestore(s, &status)
 	status.Upgrade = s.upgrade
+	// With StoppedAt, it is that of an earlier attempt.
+	if u := s.upgrade; u != nil && (u.Phase == coderv1alpha1.UpgradeStoppingProvisioners || u.Phase == coderv1alpha1.UpgradeStopping) &&
+		u.StoppedAt == nil && u.ExternalBackup != "" {
+		status.LastExternalBackup = upgrade.Reference(u.ToImage) + "/" + u.ExternalBackup
+	}
 	setToken(s, &status)
 	setEverServed(s, &status)
 	if s.Granted != nil {

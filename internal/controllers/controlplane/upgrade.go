@@ -8,11 +8,12 @@ import (
 	"strings"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -21,7 +22,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
-	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
@@ -46,9 +46,9 @@ const (
 // any write repeats it. It blocks the Deployment while the cache is stale.
 func (r *Reconciler) planUpgrade(ctx context.Context, s *scope) error {
 	before := s.cp.Status.Upgrade
-	schema := s.giveUpUpgrade()
+	earlier := s.giveUpUpgrade()
 	if s.upgrade == nil || s.upgrade.Phase == coderv1alpha1.UpgradeCompleted {
-		s.beginUpgrade(schema)
+		s.beginUpgrade(earlier)
 	}
 	if r.kit.Behind(&s.Pass) {
 		return staleUpgrade(s)
@@ -76,32 +76,33 @@ func staleUpgrade(s *scope) error {
 func runs(u *coderv1alpha1.UpgradeStatus) bool { return u != nil && u.FinishedAt == nil }
 
 // giveUpUpgrade drops the upgrade if the spec asks for another image, or for another attempt. If the new
-// image may have migrated the database, it returns the version of the schema before.
-func (s *scope) giveUpUpgrade() (schema int64) {
+// image may have migrated the database, it returns that upgrade.
+func (s *scope) giveUpUpgrade() *coderv1alpha1.UpgradeStatus {
 	u := s.upgrade
 	if u == nil || u.Phase == coderv1alpha1.UpgradeCompleted {
-		return 0
+		return nil
 	}
 	migrates := slices.Contains([]coderv1alpha1.UpgradePhase{
 		coderv1alpha1.UpgradeMigrating, coderv1alpha1.UpgradeVerifying, coderv1alpha1.UpgradeFailed,
 	}, u.Phase)
 	again := u.Phase == coderv1alpha1.UpgradeReverted && s.cp.Annotations[coderv1alpha1.AnnotationRetryUpgrade] == attempt(u)
 	if upgrade.SameImage(u.ToImage, s.facts.Wanted) && !again && (s.refused == nil || migrates) {
-		return 0
+		return nil
 	}
 	s.upgrade = nil
 	if migrates {
-		return u.SchemaBefore
+		return u
 	}
-	return 0
+	return nil
 }
 
 // attempt identifies an upgrade, as the value of coder.com/retry-upgrade.
 func attempt(u *coderv1alpha1.UpgradeStatus) string { return u.StartedAt.UTC().Format(time.RFC3339) }
 
 // beginUpgrade begins an upgrade if the image of the spec goes through its phases. A Deployment without
-// pods, which stays without them, gets the image at once.
-func (s *scope) beginUpgrade(schema int64) {
+// pods, which stays without them, gets the image at once. earlier is an upgrade that may have migrated the database, or nil:
+// the old Coder has not run since.
+func (s *scope) beginUpgrade(earlier *coderv1alpha1.UpgradeStatus) {
 	wanted := resources.SpecReplicas(s.Workload)
 	if !s.decision.Phases || s.Current == nil || wanted == 0 ||
 		stopped(s.Current) && s.Current.Annotations[coderv1alpha1.AnnotationReplicas] == fmt.Sprint(wanted) && !runs(s.cp.Status.Upgrade) {
@@ -110,7 +111,10 @@ func (s *scope) beginUpgrade(schema int64) {
 	now := metav1.NewTime(s.Now).Rfc3339Copy()
 	s.upgrade = &coderv1alpha1.UpgradeStatus{
 		Phase: coderv1alpha1.UpgradeChecking, FromVersion: s.facts.Running, FromImage: s.facts.Answered, ToImage: s.facts.Wanted,
-		StartedAt: now, PhaseStartedAt: now, SchemaBefore: schema,
+		StartedAt: now, PhaseStartedAt: now,
+	}
+	if earlier != nil {
+		s.upgrade.SchemaBefore, s.upgrade.StoppedAt, s.upgrade.ExternalBackup = earlier.SchemaBefore, earlier.StoppedAt, earlier.ExternalBackup
 	}
 }
 
@@ -122,10 +126,12 @@ func (s *scope) actUpgrade() {
 		phase = u.Phase
 	}
 	switch phase {
-	case coderv1alpha1.UpgradeChecking:
+	case coderv1alpha1.UpgradeChecking, coderv1alpha1.UpgradeWaitingForBackup, coderv1alpha1.UpgradeStoppingProvisioners:
 		w.HeldImage = u.FromImage
-		// The pods of another image that never answered must not run beside those of the old one.
-		if ptr.Deref(s.Current.Spec.Replicas, 1) == 0 || !upgrade.SameImage(u.FromImage, resources.ImageOf(*w, &s.Current.Spec.Template)) {
+		// The pods of another image that never answered must not run beside those of the old one. Pods that are stopped stay
+		// so during the checks, and not while a backup is missing, unless that image may have migrated the database.
+		other := !upgrade.SameImage(u.FromImage, resources.ImageOf(*w, &s.Current.Spec.Template))
+		if none := ptr.Deref(s.Current.Spec.Replicas, 1) == 0; other || none && (phase != coderv1alpha1.UpgradeWaitingForBackup || u.StoppedAt != nil) {
 			w.HeldReplicas = ptr.To[int32](0)
 		}
 	case coderv1alpha1.UpgradeStopping, coderv1alpha1.UpgradeBackingUp:
@@ -155,6 +161,10 @@ func (r *Reconciler) advanceUpgrade(ctx context.Context, s *scope) error {
 	switch phase {
 	case coderv1alpha1.UpgradeChecking:
 		err = r.checkUpgrade(ctx, s)
+	case coderv1alpha1.UpgradeWaitingForBackup:
+		err = r.awaitBackupSource(ctx, s)
+	case coderv1alpha1.UpgradeStoppingProvisioners:
+		err = r.awaitProvisioners(ctx, s)
 	case coderv1alpha1.UpgradeStopping:
 		err = r.awaitStop(ctx, s)
 	case coderv1alpha1.UpgradeBackingUp:
@@ -164,14 +174,7 @@ func (r *Reconciler) advanceUpgrade(ctx context.Context, s *scope) error {
 	case coderv1alpha1.UpgradeVerifying:
 		err = r.verifySchema(ctx, s)
 	case coderv1alpha1.UpgradeReverting:
-		switch {
-		case s.Available():
-			s.enterPhase(coderv1alpha1.UpgradeReverted)
-		case s.Trouble != nil && s.Trouble.Reason == coderv1alpha1.ReasonDatabaseSchemaNewer && u.SchemaAfter != 0:
-			// An earlier attempt has migrated the database. Without SchemaAfter the new image was not tried.
-			s.note("Coder %s cannot use the database: %s", u.FromVersion, s.Trouble.Message)
-			s.enterPhase(coderv1alpha1.UpgradeFailed)
-		}
+		s.awaitRevert()
 	}
 	switch {
 	case err != nil:
@@ -180,6 +183,58 @@ func (r *Reconciler) advanceUpgrade(ctx context.Context, s *scope) error {
 		return ensure.Waits(coderv1alpha1.ReasonReconciling, framework.ConflictInterval, "the upgrade goes on")
 	case runs(u):
 		return ensure.Waits(coderv1alpha1.ReasonReconciling, framework.PollInterval, "the upgrade is in the phase %s", phase)
+	}
+	return nil
+}
+
+// awaitRevert waits until the old image is available again.
+func (s *scope) awaitRevert() {
+	u := s.upgrade
+	switch {
+	case s.Available():
+		s.enterPhase(coderv1alpha1.UpgradeReverted)
+	case s.Trouble != nil && s.Trouble.Reason == coderv1alpha1.ReasonDatabaseSchemaNewer && u.SchemaAfter != 0:
+		// An earlier attempt has migrated the database. Without SchemaAfter the new image was not tried.
+		s.note("Coder %s cannot use the database: %s", u.FromVersion, s.Trouble.Message)
+		s.enterPhase(coderv1alpha1.UpgradeFailed)
+	}
+}
+
+// resumeOrphaned starts the pods that an upgrade has stopped, if the Deployment stays when its control plane is deleted, because
+// nothing else would. If another image may have migrated the database, none is started: the right one is not known. It does this
+// once, so that the number of pods is the user's afterwards; the annotation records it.
+func (r *Reconciler) resumeOrphaned(ctx context.Context, s *scope) error {
+	u, d, wanted := s.cp.Status.Upgrade, &appsv1.Deployment{}, resources.SpecReplicas(s.Workload)
+	if !runs(u) || !r.kit.LeavesChildren(&s.Pass) {
+		return nil
+	}
+	err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.Workload.Namespace, Name: s.Workload.Name}, d)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	owner, replicas := metav1.GetControllerOf(d), ptr.Deref(d.Spec.Replicas, 1)
+	migrating := u.Phase == coderv1alpha1.UpgradeMigrating
+	// Before the phase Stopping, StoppedAt is that of an earlier attempt.
+	early := slices.Contains([]coderv1alpha1.UpgradePhase{
+		coderv1alpha1.UpgradeChecking, coderv1alpha1.UpgradeWaitingForBackup, coderv1alpha1.UpgradeStoppingProvisioners, coderv1alpha1.UpgradeStopping,
+	}, u.Phase)
+	unknown := !migrating && !upgrade.SameImage(u.FromImage, resources.ImageOf(s.Workload, &d.Spec.Template)) || early && u.StoppedAt != nil
+	switch {
+	case owner != nil && owner.UID != s.cp.UID, d.Annotations[coderv1alpha1.AnnotationReplicas] == "":
+		return nil
+	case replicas >= wanted, replicas > 0 && !migrating, u.Phase == coderv1alpha1.UpgradeWaitingForBackup && !unknown:
+		return nil // The upgrade has stopped no pod.
+	}
+	if !unknown {
+		replicas = wanted
+	}
+	if err := r.kit.LeaveDeployment(ctx, d, replicas); err != nil {
+		return err
+	}
+	if unknown {
+		r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonOrphaned, fmt.Sprintf(
+			"Deployment %q stays without pods: an image that does not work may have migrated the database; if table schema_migrations still has version %d, set image %q and scale it to %d, and otherwise restore a backup first",
+			d.Name, u.SchemaBefore, u.FromImage, wanted))
 	}
 	return nil
 }
@@ -204,219 +259,6 @@ func (s *scope) phaseLasted(limit time.Duration) bool {
 	return s.Now.Sub(s.upgrade.PhaseStartedAt.Time) >= limit
 }
 
-// checkUpgrade tries the new image, reads the schema, and decides whether there is a backup. The old pods serve.
-func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
-	schedule, err := r.backupTemplate(ctx, s)
-	if err != nil {
-		return err
-	}
-	backup := upgrade.PolicyOf(s.cp).Backup
-	if s.waitsForSchedule(schedule, backup) {
-		return nil
-	}
-	// The two Jobs run at the same time.
-	cause, untried, imageErr := r.tryImage(ctx, s)
-	if imageErr != nil && ensure.Stopped(imageErr) == nil {
-		return imageErr
-	}
-	unknown := ""
-	if s.upgrade.SchemaBefore == 0 {
-		var dirty bool
-		if s.upgrade.SchemaBefore, dirty, unknown, err = r.schemaVersion(ctx, s, schedule); err != nil {
-			return err
-		}
-		if dirty {
-			s.upgradeProblem = &framework.Problem{Reason: coderv1alpha1.ReasonDatabaseUnsuitable, Message: fmt.Sprintf(
-				"a migration of Coder has failed half way (%d dirty in table schema_migrations), so the image %q is not started; restore a backup, or repair the database",
-				s.upgrade.SchemaBefore, s.upgrade.ToImage)}
-			s.upgrade.SchemaBefore = 0
-			if s.phaseLasted(schemaLimit / 2) {
-				// New Jobs look again, before the limit counts and before Kubernetes deletes these.
-				s.enterPhase(coderv1alpha1.UpgradeChecking)
-			}
-			return nil
-		}
-	}
-	switch {
-	case imageErr != nil:
-		return imageErr
-	case cause != "":
-		s.note("%s", cause)
-		if !s.Available() {
-			s.enterPhase(coderv1alpha1.UpgradeReverting)
-			return nil
-		}
-		s.note("no pod was stopped")
-		s.enterPhase(coderv1alpha1.UpgradeReverted)
-		return nil
-	case untried != "":
-		s.note("it is not known whether the image works, because it could not be tried before the old pods stopped (%s)", untried)
-	}
-	switch {
-	case backup != coderv1alpha1.UpgradeBackupNever && schedule != nil:
-		s.upgrade.Backup = fmt.Sprintf("%s-upgrade-%d", s.cp.Name, s.upgrade.StartedAt.Unix())
-	case backup == coderv1alpha1.UpgradeBackupNever:
-		s.note("spec.upgrade.backup is Never, so there is no backup of this upgrade")
-	default:
-		s.note("there is no backup of this upgrade, because no CoderBackupSchedule names the control plane")
-		r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonUpgradeWithoutBackup, s.upgrade.Message)
-	}
-	if unknown != "" && s.upgrade.Backup == "" {
-		s.note("the schema could not be read (%s), so the old image does not come back by itself", unknown)
-	}
-	s.enterPhase(coderv1alpha1.UpgradeStopping)
-	return nil
-}
-
-// waitsForSchedule reports whether the upgrade waits for a CoderBackupSchedule, and sets the problem. When the wait ends, the limits
-// of the Jobs begin.
-func (s *scope) waitsForSchedule(schedule *coderv1alpha1.BackupTemplate, backup coderv1alpha1.UpgradeBackup) bool {
-	if schedule == nil && backup == coderv1alpha1.UpgradeBackupRequired {
-		s.upgradeProblem = &framework.Problem{Reason: coderv1alpha1.ReasonBackupUnavailable, Message: fmt.Sprintf(
-			"spec.upgrade.backup is Required, and no CoderBackupSchedule in namespace %q names the control plane; the pods keep the image %q; create one, which may be suspended, or set another value",
-			s.cp.Namespace, s.upgrade.FromImage)}
-		return true
-	}
-	before := meta.FindStatusCondition(s.cp.Status.Conditions, coderv1alpha1.ConditionUpgraded)
-	waited := before != nil && before.Reason == coderv1alpha1.ReasonBackupUnavailable
-	if waited {
-		// The condition changes with this, so it happens once.
-		s.enterPhase(coderv1alpha1.UpgradeChecking)
-	}
-	return waited
-}
-
-// tryImage runs a program of the new image that serves nobody, so that a node has pulled the image. cause says why the image
-// does not work, and untried why that is not known. The error is a Stop until the Job has ended.
-func (r *Reconciler) tryImage(ctx context.Context, s *scope) (cause, untried string, err error) {
-	job := resources.ImageJob(s.cp, s.Workload, coderv1alpha1.SuffixedName(s.cp.Name, fmt.Sprintf("-image-%d", s.upgrade.PhaseStartedAt.Unix())))
-	command := strings.Join(job.Spec.Template.Spec.Containers[0].Command, " ")
-	// Another program of the spec may come from an init container, which the Job lacks, and may not know the subcommand.
-	ofCoder := command == resources.CoderVersionCommand
-	run, err := r.kit.RunJob(ctx, &s.Pass, job)
-	switch {
-	case err != nil && s.phaseLasted(upgradePatience):
-		return "", err.Error(), nil
-	case err != nil:
-		return "", "", err
-	case run.Ended == batchv1.JobComplete:
-		return r.otherVersion(ctx, s, run), "", nil
-	case run.Ended == batchv1.JobFailed:
-		failure := fmt.Sprintf("%q fails in image %q: %s", command, s.upgrade.ToImage, failureOf(run))
-		if !ofCoder {
-			return "", failure, nil
-		}
-		return failure, "", nil
-	}
-	if cause, untried = s.imageTrouble(run, ofCoder); cause+untried != "" {
-		return cause, untried, nil
-	}
-	return "", "", ensure.Waits(coderv1alpha1.ReasonReconciling, framework.PollInterval, "Job %q tries the image", job.Name)
-}
-
-// imageTrouble judges a Job that has not ended in time: cause says why the image does not work, and untried why that is not
-// known. ofCoder reports whether it runs the program of Coder's own image.
-func (s *scope) imageTrouble(run *framework.JobRun, ofCoder bool) (cause, untried string) {
-	switch {
-	case run.Trouble != nil && s.phaseLasted(upgradePatience):
-		// There is room when the old pods have stopped.
-		if run.Trouble.Reason == coderv1alpha1.ReasonUnschedulable || run.Trouble.Reason != coderv1alpha1.ReasonImagePullFailed && !ofCoder {
-			return "", run.Trouble.Message
-		}
-		return run.Trouble.Message, ""
-	case s.phaseLasted(schemaLimit) && slices.ContainsFunc(run.Pods, notStarted):
-		return fmt.Sprintf("image %q was not pulled and started within %s by Job %q", s.upgrade.ToImage, schemaLimit, run.Job.Name), ""
-	case s.phaseLasted(schemaLimit):
-		return "", fmt.Sprintf("Job %q has no pod, or does not end, within %s", run.Job.Name, schemaLimit)
-	}
-	return "", ""
-}
-
-// notStarted reports whether Coder's container of a pod has not started, as far as its node reports.
-func notStarted(pod corev1.Pod) bool {
-	return !slices.ContainsFunc(podproblem.Containers(&pod), func(c corev1.ContainerStatus) bool {
-		return c.Name == resources.ControlPlaneContainer && (c.State.Running != nil || c.State.Terminated != nil)
-	})
-}
-
-// failureOf returns the exit code and the last line of the newest container of a Job that failed.
-func failureOf(run *framework.JobRun) string {
-	for _, pod := range slices.Backward(run.Pods) {
-		for _, status := range podproblem.Containers(&pod) {
-			if ended := podproblem.LastTermination(&status); ended != nil && ended.ExitCode != 0 {
-				return strings.TrimSuffix(fmt.Sprintf("exit code %d: %s", ended.ExitCode, framework.Quote(podproblem.LastLine(ended.Message))), ": ")
-			}
-		}
-	}
-	return fmt.Sprintf("see kubectl logs -n %s job/%s", run.Job.Namespace, run.Job.Name)
-}
-
-// otherVersion returns a text if the image contains another minor version of Coder than its tag says.
-func (r *Reconciler) otherVersion(ctx context.Context, s *scope, run *framework.JobRun) string {
-	for _, pod := range run.Pods {
-		text, err := r.kit.Logs(ctx, framework.LogRequest{Namespace: pod.Namespace, Pod: pod.Name, Container: resources.ControlPlaneContainer})
-		words := strings.Fields(text) // For example "Coder v2.36.1".
-		if err == nil && len(words) > 1 && upgrade.Differ(words[1], upgrade.Reference(s.upgrade.ToImage)) {
-			return fmt.Sprintf("image %q contains Coder %s, which is not the version in its tag", s.upgrade.ToImage, framework.Quote(words[1]))
-		}
-	}
-	return ""
-}
-
-// backupTemplate returns the template of the schedule of the control plane, or nil.
-func (r *Reconciler) backupTemplate(ctx context.Context, s *scope) (*coderv1alpha1.BackupTemplate, error) {
-	list := &coderv1alpha1.CoderBackupScheduleList{}
-	if err := r.kit.Client.List(ctx, list, client.InNamespace(s.cp.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing the backup schedules: %w", err)
-	}
-	schedule := upgrade.ScheduleOf(s.cp.Name, list.Items)
-	if schedule == nil {
-		return nil, nil
-	}
-	return &schedule.Spec.Template, nil
-}
-
-// schemaVersion reads the version of the schema with a Job. unknown says why it cannot be read. The error is
-// a Stop until the Job has ended.
-func (r *Reconciler) schemaVersion(ctx context.Context, s *scope, backup *coderv1alpha1.BackupTemplate) (version int64, dirty bool, unknown string, err error) {
-	spec := resources.DatabaseJobSpec{
-		Mode: resources.ModeSchema, Name: coderv1alpha1.SuffixedName(s.cp.Name, fmt.Sprintf("-schema-%d", s.upgrade.PhaseStartedAt.Unix())),
-		DeadlineSeconds: schemaJobLimit, TTLSeconds: ptr.To(schemaJobTTL),
-	}
-	if backup != nil {
-		spec.Client = backup.DatabaseClient
-	}
-	job, err := resources.DatabaseJob(s.cp, s.Workload, spec)
-	if err != nil {
-		return 0, false, err.Error(), nil //nolint:nilerr // The upgrade goes on without it.
-	}
-	run, err := r.kit.RunJob(ctx, &s.Pass, job)
-	switch {
-	case err != nil && s.phaseLasted(upgradePatience):
-		return 0, false, err.Error(), nil
-	case err != nil:
-		return 0, false, "", err
-	case run.Ended == batchv1.JobComplete:
-		text, dirty := strings.CutSuffix(run.Result["schemaVersion"], " dirty")
-		version = resources.ResultNumber(map[string]string{"version": text}, "version")
-		if version == 0 {
-			unknown = fmt.Sprintf("Job %q ended without a result", job.Name)
-		}
-		return version, dirty, unknown, nil
-	case run.Ended == batchv1.JobFailed:
-		failure := run.FailureOf("", "")
-		if failure.Reason == coderv1alpha1.ReasonDeadlineExceeded {
-			failure.Message = fmt.Sprintf("Job %q was not complete within %d seconds", job.Name, schemaJobLimit)
-		}
-		return 0, false, failure.Message, nil
-	case run.Trouble != nil && s.phaseLasted(upgradePatience):
-		return 0, false, run.Trouble.Message, nil
-	case s.phaseLasted(schemaLimit):
-		return 0, false, fmt.Sprintf("Job %q has not ended within %s", job.Name, schemaLimit), nil
-	}
-	return 0, false, "", ensure.Waits(coderv1alpha1.ReasonReconciling, framework.PollInterval, "Job %q reads the version of the schema", job.Name)
-}
-
 // podsGone reports whether no pod of Coder uses the database. late is a pod that did not stop in time, one of
 // another image than the old one if there is any.
 func (r *Reconciler) podsGone(ctx context.Context, s *scope) (gone bool, late *corev1.Pod, err error) {
@@ -438,6 +280,38 @@ func (s *scope) hasOldImage(pod *corev1.Pod) bool {
 	return upgrade.SameImage(s.upgrade.FromImage, resources.ImageOf(s.Workload, &corev1.PodTemplateSpec{Spec: pod.Spec}))
 }
 
+// awaitProvisioners waits until the external provisioners, which their controller stops in this phase, have finished their jobs,
+// but not longer than their grace period.
+func (r *Reconciler) awaitProvisioners(ctx context.Context, s *scope) error {
+	list := &coderv1alpha1.CoderProvisionerList{}
+	if err := r.kit.Client.List(ctx, list, client.InNamespace(s.cp.Namespace)); err != nil {
+		return fmt.Errorf("listing the provisioners: %w", err)
+	}
+	limit, running := stopLimit, ""
+	for i := range list.Items {
+		p := &list.Items[i]
+		selected, err := labels.ConvertSelectorToLabelsMap(p.Status.Selector)
+		if ref := p.Spec.ControlPlaneRef; ref == nil || ref.Name != s.cp.Name || len(selected) == 0 || err != nil {
+			continue // It has no pods of this control plane.
+		}
+		pods, err := r.kit.PodsWith(ctx, p.Namespace, selected)
+		if err != nil {
+			return err
+		}
+		if len(pods) > 0 {
+			limit, running = max(limit, time.Duration(resources.GracePeriodSeconds(p))*time.Second+stopLimit), p.Name
+		}
+	}
+	switch limit = min(limit, upgrade.LongestHold-stopLimit); {
+	case running != "" && !s.phaseLasted(limit):
+		return nil
+	case running != "":
+		s.note("CoderProvisioner %q did not stop within %s, so its jobs may have failed", running, limit)
+	}
+	s.enterPhase(coderv1alpha1.UpgradeStopping)
+	return nil
+}
+
 func (r *Reconciler) awaitStop(ctx context.Context, s *scope) error {
 	gone, late, err := r.podsGone(ctx, s)
 	switch {
@@ -448,11 +322,13 @@ func (r *Reconciler) awaitStop(ctx context.Context, s *scope) error {
 	case late != nil:
 		s.upgradeProblem = &framework.Problem{Reason: coderv1alpha1.ReasonUpgradeStopping, Message: fmt.Sprintf(
 			"pod %q of an earlier attempt does not stop, and may migrate the database, so no other pod starts; see its node, or delete it", late.Name)}
-	case !gone:
-	case s.upgrade.Backup == "":
-		s.enterPhase(coderv1alpha1.UpgradeMigrating)
-	default:
-		s.enterPhase(coderv1alpha1.UpgradeBackingUp)
+	case gone:
+		next := coderv1alpha1.UpgradeMigrating
+		if s.upgrade.Backup != "" {
+			next = coderv1alpha1.UpgradeBackingUp
+		}
+		s.enterPhase(next)
+		s.upgrade.StoppedAt = cmp.Or(s.upgrade.StoppedAt, &s.upgrade.PhaseStartedAt).DeepCopy()
 	}
 	return err
 }
@@ -482,6 +358,10 @@ func (r *Reconciler) awaitBackup(ctx context.Context, s *scope) error {
 	case backup.Status.Phase == coderv1alpha1.BackupCompleted:
 		// The first number is that of the old image. An attempt with another image may have migrated since.
 		s.upgrade.SchemaBefore = cmp.Or(s.upgrade.SchemaBefore, backup.Status.SchemaVersion)
+		s.upgrade.ExternalBackup = cmp.Or(s.upgrade.ExternalBackup, backup.Status.CloudNativePGBackupName)
+		if s.upgrade.SchemaBefore == 0 {
+			s.note("the schema could not be read, so the old image does not come back by itself")
+		}
 		s.enterPhase(coderv1alpha1.UpgradeMigrating)
 	case backup.Status.Phase == coderv1alpha1.BackupFailed, stuck:
 		s.backupFailed("CoderBackup %q: %s", backup.Name, complete.Message)
@@ -495,24 +375,21 @@ func (s *scope) backupFailed(format string, args ...any) {
 }
 
 func (r *Reconciler) createBackup(ctx context.Context, s *scope) error {
-	template, err := r.backupTemplate(ctx, s)
+	schedule, err := r.backupSchedule(ctx, s)
 	if err != nil {
 		return err
 	}
-	if template == nil {
+	if schedule == nil {
 		s.backupFailed("the CoderBackupSchedule of the control plane was deleted")
 		return nil
 	}
-	backup := &coderv1alpha1.CoderBackup{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.cp.Namespace, Name: s.upgrade.Backup, Labels: map[string]string{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy},
-		},
-		Spec: coderv1alpha1.CoderBackupSpec{ControlPlaneRef: coderv1alpha1.ControlPlaneReference{Name: s.cp.Name}, BackupTemplate: *template.DeepCopy()},
-	}
-	err = r.kit.Client.Create(ctx, backup)
+	backup := &coderv1alpha1.CoderBackup{ObjectMeta: metav1.ObjectMeta{
+		Name: s.upgrade.Backup, Labels: map[string]string{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy},
+	}}
+	err = r.kit.CreateBackup(ctx, schedule, backup)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), err != nil && s.phaseLasted(upgradePatience):
+	case ensure.Stopped(err) != nil, apierrors.IsInvalid(err), apierrors.IsForbidden(err), err != nil && s.phaseLasted(upgradePatience):
 		s.backupFailed("CoderBackup %q cannot be created: %v", backup.Name, err)
 	case err != nil:
 		return framework.Settled(fmt.Errorf("creating CoderBackup %q: %w", backup.Name, err))
@@ -577,23 +454,23 @@ func (r *Reconciler) verifySchema(ctx context.Context, s *scope) error {
 	if !gone || err != nil {
 		return err
 	}
-	template, err := r.backupTemplate(ctx, s)
+	schedule, err := r.backupSchedule(ctx, s)
 	if err != nil {
 		return err
 	}
-	version, dirty, unknown, err := r.schemaVersion(ctx, s, template)
+	schema, err := r.readSchema(ctx, s, schedule)
 	if err != nil {
 		return err
 	}
-	s.upgrade.SchemaAfter = version
+	s.upgrade.SchemaAfter = schema.version
 	switch {
-	case unknown != "":
-		s.note("the schema could not be read: %s", unknown)
+	case schema.unknown != "":
+		s.note("the schema could not be read: %s", schema.unknown)
 		s.enterPhase(coderv1alpha1.UpgradeFailed)
-	case dirty:
-		s.note("a migration of Coder has failed half way (%d dirty in table schema_migrations)", version)
+	case schema.dirty:
+		s.note("a migration of Coder has failed half way (%d dirty in table schema_migrations)", schema.version)
 		s.enterPhase(coderv1alpha1.UpgradeFailed)
-	case version != s.upgrade.SchemaBefore:
+	case schema.version != s.upgrade.SchemaBefore:
 		s.enterPhase(coderv1alpha1.UpgradeFailed)
 	default:
 		s.enterPhase(coderv1alpha1.UpgradeReverting)
@@ -603,7 +480,8 @@ func (r *Reconciler) verifySchema(ctx context.Context, s *scope) error {
 
 // upgradeStalled reports whether a user must act before the upgrade can go on.
 func (s *scope) upgradeStalled() bool {
-	return s.upgradeProblem != nil || s.upgrade != nil && (s.upgrade.FinishedAt != nil || s.revertTrouble() != nil)
+	u := s.upgrade
+	return s.upgradeProblem != nil || u != nil && (u.FinishedAt != nil || u.Phase == coderv1alpha1.UpgradeWaitingForBackup || s.revertTrouble() != nil)
 }
 
 // revertTrouble returns why the old image does not start again, or nil.
@@ -632,6 +510,11 @@ func (s *scope) upgraded() *metav1.Condition {
 	switch u.Phase {
 	case coderv1alpha1.UpgradeChecking:
 		reason, message = coderv1alpha1.ReasonUpgradeChecking, fmt.Sprintf("the upgrade from Coder %s to %s begins; the image is pulled and the version of the schema is read, and the old pods serve", u.FromVersion, to)
+	case coderv1alpha1.UpgradeWaitingForBackup:
+		_, missing := s.externalBackup()
+		reason, message = coderv1alpha1.ReasonUpgradeWaitingForBackup, fmt.Sprintf("the upgrade from Coder %s to %s waits for a backup, and the pods keep the image %q; %s", u.FromVersion, to, u.FromImage, missing)
+	case coderv1alpha1.UpgradeStoppingProvisioners:
+		reason, message = coderv1alpha1.ReasonUpgradeStoppingProvisioners, fmt.Sprintf("the external provisioners finish their jobs and stop, and the pods of Coder %s serve", u.FromVersion)
 	case coderv1alpha1.UpgradeStopping:
 		reason, message = coderv1alpha1.ReasonUpgradeStopping, fmt.Sprintf("the pods of Coder %s stop", u.FromVersion)
 	case coderv1alpha1.UpgradeBackingUp:
@@ -668,7 +551,10 @@ func (s *scope) wayBack() string {
 		return fmt.Sprintf("correct the cause, or set spec.image to %q: if the database was migrated, that Coder does not start, and changes nothing", u.FromImage)
 	}
 	restore := "there is no backup of this upgrade"
-	if u.Backup != "" {
+	switch {
+	case u.ExternalBackup != "":
+		restore = "or " + upgrade.RestoreExternal(u)
+	case u.Backup != "":
 		restore = fmt.Sprintf("or create an empty database and set, in one change, spec.database to it, spec.image: %q and spec.bootstrap.fromBackup.name: %q, as kubectl coder upgrade revert does", u.FromImage, u.Backup)
 	}
 	return fmt.Sprintf("it has migrated the database from schema %d to %d, so Coder %s cannot use it any more; correct the cause, %s", u.SchemaBefore, u.SchemaAfter, u.FromVersion, restore)

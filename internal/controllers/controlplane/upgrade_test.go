@@ -18,10 +18,12 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
 // schedule returns a suspended schedule of the control plane.
@@ -41,19 +43,21 @@ type upgradeWorld struct {
 	broken string
 	// schemas are the results of the Jobs that read the schema, one after the other. The last one repeats.
 	schemas []string
+	// server is the version of the server of the database, as those Jobs report it.
+	server string
 	// backup is how backups end.
 	backup coderv1alpha1.BackupPhase
 }
 
 // withWorld lets the world work during Settle.
 func (f *fixture) withWorld() *upgradeWorld {
-	u := &upgradeWorld{fixture: f, schemas: []string{"412"}, backup: coderv1alpha1.BackupCompleted}
+	u := &upgradeWorld{fixture: f, schemas: []string{"412"}, server: "150004", backup: coderv1alpha1.BackupCompleted}
 	f.World = u.work
 	return u
 }
 
 func (u *upgradeWorld) work() (busy bool) {
-	if busy = u.endSchemaJobs(u.schemas[0]); busy {
+	if busy = u.endJobs("-schema-", "schemaVersion="+u.schemas[0]+"\nserverVersion="+u.server+"\n"); busy {
 		u.schemas = u.schemas[min(1, len(u.schemas)-1):]
 	}
 	busy = u.endJobs("-image-", "") || busy
@@ -76,7 +80,7 @@ func (u *upgradeWorld) work() (busy bool) {
 // endSchemaJobs ends the Jobs that read the version of the schema.
 func (f *fixture) endSchemaJobs(version string) (busy bool) {
 	f.T.Helper()
-	return f.endJobs("-schema-", "schemaVersion="+version+"\n")
+	return f.endJobs("-schema-", "schemaVersion="+version+"\nserverVersion=150004\n")
 }
 
 // endJobs ends the Jobs with a part of a name.
@@ -110,6 +114,9 @@ func (f *fixture) endBackups(phase coderv1alpha1.BackupPhase) (busy bool) {
 			continue
 		}
 		backup.Status.Phase, backup.Status.SchemaVersion = phase, 412
+		if backup.Spec.Destination.CloudNativePG != nil {
+			backup.Status.SchemaVersion, backup.Status.CloudNativePGBackupName = 0, backup.Name
+		}
 		backup.Status.Conditions = []metav1.Condition{{
 			Type: coderv1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: coderv1alpha1.ReasonBackupFailed, Message: "the disk is full", LastTransitionTime: metav1.NewTime(f.Clock.Now()),
 		}}
@@ -263,7 +270,7 @@ func TestUpgradeWithoutABackup(t *testing.T) {
 func TestARequiredBackup(t *testing.T) {
 	f := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
 		cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{Backup: coderv1alpha1.UpgradeBackupRequired}
-		cp.Spec.Deployment.Strategy = &coderv1alpha1.DeploymentStrategy{Type: "RollingUpdate"} // spec.upgrade wins.
+		cp.Spec.Deployment.Strategy = &coderv1alpha1.DeploymentStrategy{Type: "RollingUpdate"} // It is for other changes.
 	})
 	u := f.withWorld()
 	f.wants(image236)
@@ -305,6 +312,269 @@ func TestARequiredBackup(t *testing.T) {
 	before = after
 	f.Forward(time.Hour)
 	retry()
+	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+}
+
+// With External, the old pods serve until the annotation names a backup for this version, however long that takes.
+func TestAnExternalBackup(t *testing.T) {
+	f := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{Backup: coderv1alpha1.UpgradeBackupExternal}
+	})
+	f.Create(schedule()) // It is not used.
+	u := f.withWorld()
+	names := func(value string) {
+		f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+			metav1.SetMetaDataAnnotation(&cp.ObjectMeta, coderv1alpha1.AnnotationUpgradeBackup, value)
+		})
+		f.Settle()
+	}
+	waits := func(parts ...string) {
+		f.mustBeIn(coderv1alpha1.UpgradeWaitingForBackup)
+		f.mustHavePods(image230, 1)
+		f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeWaitingForBackup,
+			append(parts, "kubectl annotate -n coder codercontrolplane coder --overwrite coder.com/upgrade-backup=v2.36.0/NAME")...)
+		f.MustBe("without a backup", controllertest.KstatusFailed)
+	}
+	names("v2.35.0/of-another-version")
+	f.wants(image236)
+	f.Settle()
+	waits("the annotation names no backup for this version")
+	f.Forward(72 * time.Hour)
+	f.restart()
+	f.Settle()
+	waits()
+	names("v2.36.0/")
+	waits("the annotation names no backup for this version")
+
+	// The image is tried and the schema is read again, and the old image comes back.
+	u.schemas, u.broken = []string{"412"}, image236
+	names("v2.36.0/arn:aws:rds:eu-central-1:1:snapshot/before")
+	f.mustBeIn(coderv1alpha1.UpgradeMigrating)
+	f.mustHavePods(image236, 1)
+	for _, part := range []string{"-image-", "-schema-"} {
+		if jobs := f.jobs(part); len(jobs) != 2 {
+			t.Errorf("there are %d Jobs %s", len(jobs), part)
+		}
+	}
+	f.Forward(migrationLimit)
+	f.Settle()
+	before := f.mustBeIn(coderv1alpha1.UpgradeReverted)
+	if before.ExternalBackup != "arn:aws:rds:eu-central-1:1:snapshot/before" || before.Backup != "" || before.StoppedAt == nil {
+		t.Errorf("status.upgrade is %+v", before)
+	}
+
+	// Coder has run since, so the next attempt needs another one.
+	f.Forward(time.Hour)
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+		metav1.SetMetaDataAnnotation(&cp.ObjectMeta, coderv1alpha1.AnnotationRetryUpgrade, attempt(before))
+	})
+	f.Settle()
+	waits(`the backup "arn:aws:rds:eu-central-1:1:snapshot/before" is that of an earlier attempt`)
+	u.schemas = []string{"556"}
+	names("2.36.0/again")
+	f.Forward(migrationLimit)
+	f.Settle()
+	stopped := f.mustBeIn(coderv1alpha1.UpgradeFailed).StoppedAt
+
+	// A third image needs none, because the old Coder has not run since.
+	f.Forward(time.Minute)
+	f.wants("ghcr.io/coder/coder:v2.37.0")
+	f.Settle()
+	if got := f.mustBeIn(coderv1alpha1.UpgradeMigrating); got.ExternalBackup != "again" || !got.StoppedAt.Equal(stopped) {
+		t.Errorf("status.upgrade is %+v", got)
+	}
+	backups := &coderv1alpha1.CoderBackupList{}
+	if f.List(backups); len(backups.Items) > 0 {
+		t.Errorf("the operator has made %+v", backups.Items)
+	}
+}
+
+// A backup that is named together with the image needs no wait, also not while Coder is scaled to zero for it.
+func TestAnExternalBackupIsNamedTogetherWithTheImage(t *testing.T) {
+	for _, replicas := range []int32{1, 0} {
+		f := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{Backup: coderv1alpha1.UpgradeBackupExternal}
+		})
+		u := f.withWorld()
+		f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To(replicas) })
+		f.Settle()
+		ran := false
+		f.World = func() bool {
+			ran = ran || replicas == 0 && *f.Deployment().Spec.Replicas > 0 && f.Deployment().Spec.Template.Spec.Containers[0].Image == image230
+			return u.work()
+		}
+		f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.Replicas, cp.Spec.Image = ptr.To[int32](1), image236
+			metav1.SetMetaDataAnnotation(&cp.ObjectMeta, coderv1alpha1.AnnotationUpgradeBackup, "v2.36.0/before")
+		})
+		f.Settle()
+		f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+		if ran || f.Events.Count("Warning "+coderv1alpha1.ReasonUpgradeWaitingForBackup) > 0 {
+			t.Errorf("with %d pods before, the old Coder ran: %t; the Events are %q", replicas, ran, f.Events.All())
+		}
+	}
+}
+
+// Nobody may create a schedule for days, so Coder serves while an upgrade waits for one, also if it was stopped before.
+func TestCoderServesWhileAScheduleIsMissing(t *testing.T) {
+	f := readyFixture(t)
+	f.until(coderv1alpha1.UpgradeStopping)
+	f.Reconcile()
+	f.mustHavePods(image230, 0)
+	f.Forward(time.Second)
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.Image = "ghcr.io/coder/coder:v2.37.0"
+		cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{Backup: coderv1alpha1.UpgradeBackupRequired}
+	})
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeWaitingForBackup)
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonBackupUnavailable, "create one")
+	f.mustHavePods(image230, 1)
+}
+
+// The operator creates the CoderBackup, so the author of the schedule must be allowed to create the Backup of CloudNativePG.
+func TestAnUpgradeWithABackupOfCloudNativePG(t *testing.T) {
+	f := readyFixture(t)
+	allowed := false
+	f.checkAuthor = func(_ context.Context, obj client.Object, grant author.Grant) error {
+		if allowed && obj.GetName() == "nightly" && grant.Rules[0].APIGroups[0] == "postgresql.cnpg.io" {
+			return nil
+		}
+		return &author.RefusedError{Message: "tenant may not create Backups"}
+	}
+	f.restart()
+	nightly := schedule()
+	nightly.Spec.Template.Destination = coderv1alpha1.BackupDestination{CloudNativePG: &coderv1alpha1.CloudNativePGBackup{ClusterName: "db"}}
+	f.Create(nightly)
+	u := f.withWorld()
+	u.schemas = []string{"412", "556"}
+	f.wants(image236)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeWaitingForBackup)
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonAuthorForbidden, "tenant may not create Backups")
+	f.mustHavePods(image230, 1)
+
+	allowed = true
+	u.failsWith(image236, crashedContainer(1, "Error", "panic: no"))
+	upgraded := f.mustBeIn(coderv1alpha1.UpgradeFailed)
+	backup := &coderv1alpha1.CoderBackup{}
+	f.Get(upgraded.Backup, backup)
+	if backup.Spec.Destination.CloudNativePG == nil || backup.Annotations[coderv1alpha1.AnnotationRBACAuthor] != "operator\nsystem:serviceaccounts" || upgraded.ExternalBackup != backup.Name {
+		t.Errorf("the backup is %+v, the upgrade %+v", backup, upgraded)
+	}
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeFailed, `restore the backup "`+backup.Name+`"`, "of CloudNativePG into a new Cluster with spec.bootstrap.recovery", `spec.image: "`+image230+`"`)
+}
+
+// Nobody may answer for days, so Coder serves while an upgrade waits for a backup, also if it was stopped before.
+func TestCoderServesWhileABackupIsMissing(t *testing.T) {
+	f := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Annotations = map[string]string{coderv1alpha1.AnnotationUpgradeBackup: "v2.36.0/before"}
+		cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{Backup: coderv1alpha1.UpgradeBackupExternal}
+	})
+	f.until(coderv1alpha1.UpgradeStopping)
+	f.Reconcile()
+	f.mustHavePods(image230, 0)
+	f.Forward(time.Second)
+	f.wants("ghcr.io/coder/coder:v2.37.0") // The backup is for another version.
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeWaitingForBackup)
+	f.mustHavePods(image230, 1)
+
+	for _, replicas := range []int32{0, 2} {
+		f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To(replicas) })
+		f.Settle()
+		f.mustBeIn(coderv1alpha1.UpgradeWaitingForBackup)
+		f.mustHavePods(image230, replicas)
+	}
+}
+
+// The annotation stays in Git when the image is set back. It does not allow a later attempt.
+func TestAnExternalBackupCountsOnce(t *testing.T) {
+	for _, phase := range []coderv1alpha1.UpgradePhase{coderv1alpha1.UpgradeStoppingProvisioners, coderv1alpha1.UpgradeStopping} {
+		t.Run(string(phase), func(t *testing.T) { externalBackupCountsOnce(t, phase) })
+	}
+}
+
+// externalBackupCountsOnce sets the image back in a phase after the checks. Coder may run for days then.
+func externalBackupCountsOnce(t *testing.T, phase coderv1alpha1.UpgradePhase) {
+	t.Helper()
+	f := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Annotations = map[string]string{coderv1alpha1.AnnotationUpgradeBackup: "v2.36.0/before"}
+		cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{Backup: coderv1alpha1.UpgradeBackupExternal}
+	})
+	pod := f.provisioners()
+	if phase == coderv1alpha1.UpgradeStopping {
+		f.Remove(pod)
+	}
+	f.until(phase)
+	f.wants(image230)
+	f.Settle()
+	f.MustNotHave(coderv1alpha1.ConditionUpgraded)
+	f.Forward(24 * time.Hour)
+	if phase == coderv1alpha1.UpgradeStoppingProvisioners {
+		f.Remove(pod)
+	}
+	f.restart()
+	f.wants(image236)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeWaitingForBackup)
+	f.mustHavePods(image230, 1)
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeWaitingForBackup, `the backup "before" is that of an earlier attempt`)
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Annotations[coderv1alpha1.AnnotationUpgradeBackup] = "v2.36.0/second"
+	})
+	f.Settle()
+	if got := f.Object().Status; got.LastExternalBackup != "v2.36.0/second" || got.Upgrade.ExternalBackup != "second" {
+		t.Errorf("the status is %+v", got)
+	}
+	f.mustBeIn(coderv1alpha1.UpgradeMigrating)
+}
+
+// After a migration, the message names the backup and the time to which a database can be recovered.
+func TestTheWayBackWithAnExternalBackup(t *testing.T) {
+	f := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Annotations = map[string]string{coderv1alpha1.AnnotationUpgradeBackup: "v2.36.0/before"}
+		cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{Backup: coderv1alpha1.UpgradeBackupExternal}
+	})
+	u := f.withWorld()
+	u.schemas = []string{"412", "556"}
+	u.failsWith(image236, crashedContainer(1, "Error", "panic: no"))
+	at := f.mustBeIn(coderv1alpha1.UpgradeFailed).StoppedAt.UTC().Format(time.RFC3339)
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeFailed, `restore the backup "before"`, "the state of "+at, `spec.image: "`+image230+`"`)
+
+	// The old image and the restored database, in one change, need neither an upgrade nor a restore.
+	second := databaseSecret()
+	second.Name, second.UID = "second", "second-uid"
+	f.Create(second)
+	u.World = u.work
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.Image = image230
+		inDatabase("second")(cp)
+	})
+	f.Settle()
+	f.mustHavePods(image230, 1)
+	f.MustNotHave(coderv1alpha1.ConditionUpgraded)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	if f.database() != "second" {
+		t.Errorf("the pods have the database of Secret %q", f.database())
+	}
+
+	// Another image or policy ends the wait.
+	f = readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{Backup: coderv1alpha1.UpgradeBackupExternal}
+	})
+	f.withWorld()
+	f.wants(image236)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeWaitingForBackup)
+	f.wants(image230)
+	f.Settle()
+	f.MustNotHave(coderv1alpha1.ConditionUpgraded)
+	f.wants(image236)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeWaitingForBackup)
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Upgrade.Backup = coderv1alpha1.UpgradeBackupNever })
+	f.Settle()
 	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
 }
 
@@ -539,6 +809,117 @@ func TestADirtySchemaIsNotUpgraded(t *testing.T) {
 	}
 }
 
+// Coder does not start with a server that is too old.
+func TestAnOldServerIsNotUpgraded(t *testing.T) {
+	f := readyFixture(t)
+	u := f.withWorld()
+	u.server = "120022"
+	f.wants(image236)
+	f.Settle()
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonDatabaseUnsuitable, "PostgreSQLVersion", "PostgreSQL 12, and Coder needs 13 or newer", `coder.com/allow-version: "v2.36.0"`)
+	f.MustBe("with an old server", controllertest.KstatusFailed)
+	f.mustHavePods(image230, 1)
+	// The server is upgraded, which another Job sees.
+	f.Forward(schemaLimit / 2)
+	u.server = "130004"
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+
+	f = readyFixture(t)
+	f.withWorld().server = "90624"
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Annotations = map[string]string{coderv1alpha1.AnnotationAllowVersion: "2.36.0"}
+	})
+	f.wants(image236)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+}
+
+// provisioners creates external provisioners of the control plane and of another one, and a pod of each that runs a job.
+func (f *fixture) provisioners() *corev1.Pod {
+	f.T.Helper()
+	for _, name := range []string{"mine", "theirs"} {
+		p := &coderv1alpha1.CoderProvisioner{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: name}}
+		p.Spec.ControlPlaneRef = &coderv1alpha1.ControlPlaneReference{Name: map[string]string{"mine": "coder", "theirs": "other"}[name]}
+		p.Status.Selector = "test/provisioner=" + name
+		f.Create(p)
+		f.UpdateStatus(p)
+		f.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: name, Labels: map[string]string{"test/provisioner": name}}})
+	}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "mine"}}
+}
+
+// The provisioners finish their jobs before Coder stops, so the old pods serve.
+func TestProvisionersStopFirst(t *testing.T) {
+	f := readyFixture(t)
+	pod := f.provisioners()
+	f.withWorld()
+	f.wants(image236)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeStoppingProvisioners)
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeStoppingProvisioners, "finish their jobs")
+	f.mustHavePods(image230, 1)
+	f.restart()
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeStoppingProvisioners)
+	f.Remove(pod)
+	f.Settle()
+	if u := f.mustBeIn(coderv1alpha1.UpgradeCompleted); strings.Contains(u.Message, "did not stop") {
+		t.Errorf("the message is %q", u.Message)
+	}
+
+	f = readyFixture(t)
+	f.provisioners()
+	f.withWorld()
+	f.wants(image236)
+	f.Settle()
+	f.Forward(10 * time.Minute)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeStoppingProvisioners) // Their grace period is as long.
+	f.Forward(stopLimit)
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+	f.mustSay(metav1.ConditionTrue, coderv1alpha1.ReasonUpgradeCompleted, `CoderProvisioner "mine" did not stop`)
+
+	// The image is set back meanwhile.
+	f = readyFixture(t)
+	f.provisioners()
+	f.until(coderv1alpha1.UpgradeStoppingProvisioners)
+	f.wants(image230)
+	f.Settle()
+	f.MustNotHave(coderv1alpha1.ConditionUpgraded)
+	f.mustHavePods(image230, 1)
+}
+
+// Without the list of control planes it is not known whether another one uses the database.
+func TestNoUpgradeWithoutTheListOfControlPlanes(t *testing.T) {
+	f := readyFixture(t)
+	f.withWorld()
+	f.wants(image236)
+	down := true
+	cached := interceptor.NewClient(f.Cluster, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, is := list.(*coderv1alpha1.CoderControlPlaneList); is && down {
+				return errors.New("no cache")
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	f.r.kit.Client = cached
+	for range 3 {
+		if _, err := f.Try(); err == nil || !strings.Contains(err.Error(), "another may use the same database") {
+			t.Fatalf("the error is %v", err)
+		}
+	}
+	f.mustHavePods(image230, 1)
+	if u := f.Object().Status.Upgrade; u != nil {
+		t.Errorf("the upgrade began: %+v", u)
+	}
+	down = false
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+}
+
 // Until the new image starts, setting the image back starts the old pods.
 func TestTheImageIsSetBackInEachPhase(t *testing.T) {
 	phases := []coderv1alpha1.UpgradePhase{
@@ -585,6 +966,97 @@ func TestAnotherImageInEachPhase(t *testing.T) {
 			f.mustHavePods(u.broken, 1)
 		})
 	}
+}
+
+// A Deployment that stays after kubectl delete --cascade=orphan does not stay without pods, unless it is not known which image
+// fits the database.
+func TestADeletionThatOrphansResumesThePods(t *testing.T) {
+	for phase, want := range map[coderv1alpha1.UpgradePhase]struct {
+		image    string
+		replicas int32
+	}{
+		coderv1alpha1.UpgradeStopping: {image230, 3}, coderv1alpha1.UpgradeBackingUp: {image230, 3},
+		coderv1alpha1.UpgradeMigrating: {image236, 3}, coderv1alpha1.UpgradeVerifying: {image236, 0},
+		coderv1alpha1.UpgradeReverting: {image236, 0},
+	} {
+		for _, collected := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, the garbage collector was first: %t", phase, collected), func(t *testing.T) {
+				f := readyFixture(t)
+				f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](3) })
+				f.Create(schedule())
+				f.until(phase)
+				if phase != coderv1alpha1.UpgradeReverting {
+					f.Reconcile() // The phase acts.
+				}
+				f.deleteOrphaning()
+				asked := f.Object().DeletionTimestamp
+				if collected {
+					d := f.Deployment()
+					d.OwnerReferences = nil
+					f.Update(d)
+					f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+						controllerutil.RemoveFinalizer(cp, metav1.FinalizerOrphanDependents)
+					})
+				}
+				f.Reconcile()
+				f.mustHavePods(want.image, want.replicas)
+				d := f.Deployment()
+				d.Spec.Replicas = ptr.To[int32](0) // A user scales it.
+				f.Update(d)
+				f.Clock.SetTime(asked.Add(time.Minute))
+				f.Reconcile() // The garbage collector may be slow.
+				f.mustHavePods(want.image, 0)
+				if owners := f.Deployment().OwnerReferences; len(owners) > 0 {
+					t.Errorf("the Deployment belongs to %+v", owners)
+				}
+				if n := f.Events.Count("Warning " + coderv1alpha1.ReasonOrphaned + ": Deployment \"coder\" stays without pods"); (n == 1) != (want.replicas == 0) {
+					t.Errorf("the Events are %q", f.Events.All())
+				}
+			})
+		}
+	}
+}
+
+// While an upgrade waits, it has stopped no pod, so the number of pods is that of a user.
+func TestADeletionThatOrphansLeavesThePodsOfAWaitingUpgrade(t *testing.T) {
+	f := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.Upgrade = &coderv1alpha1.UpgradeSpec{Backup: coderv1alpha1.UpgradeBackupExternal}
+	})
+	f.until(coderv1alpha1.UpgradeWaitingForBackup)
+	d := f.Deployment()
+	d.Spec.Replicas = ptr.To[int32](0)
+	f.Update(d)
+	f.deleteOrphaning()
+	f.Reconcile()
+	f.mustHavePods(image230, 0)
+}
+
+// The pods of the second image may still migrate, so those of the first do not start when the third is being checked.
+func TestADeletionThatOrphansWhileAThirdImageIsChecked(t *testing.T) {
+	f := readyFixture(t)
+	f.until(coderv1alpha1.UpgradeMigrating)
+	f.Reconcile()
+	f.Forward(time.Minute)
+	f.wants("ghcr.io/coder/coder:v2.37.0")
+	f.Reconcile()
+	f.Reconcile()
+	f.mustBeIn(coderv1alpha1.UpgradeChecking)
+	f.deleteOrphaning()
+	f.Reconcile()
+	f.mustHavePods(image230, 0)
+	if f.Events.Count("Warning "+coderv1alpha1.ReasonOrphaned+": Deployment \"coder\" stays without pods") != 1 {
+		t.Errorf("the Events are %q", f.Events.All())
+	}
+}
+
+// deleteOrphaning deletes the control plane like kubectl delete --cascade=orphan.
+func (f *fixture) deleteOrphaning() {
+	f.T.Helper()
+	f.World = nil
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+		controllerutil.AddFinalizer(cp, metav1.FinalizerOrphanDependents)
+	})
+	f.Delete()
 }
 
 // until runs an upgrade to 2.36 until it is in a phase.

@@ -20,7 +20,7 @@ import (
 // before the steps that build the Deployment.
 func decideVersion(_ context.Context, s *scope) error {
 	facts := upgrade.FactsOf(s.cp)
-	facts.Wanted = resources.WantedImage(s.Workload)
+	facts.Wanted, facts.Overlapping = resources.WantedImage(s.Workload), s.overlapping
 	if d := s.Current; d != nil {
 		facts.Image = resources.ImageOf(s.Workload, &d.Spec.Template)
 		if facts.Answered != "" && stopped(d) {

@@ -52,7 +52,7 @@ func (f *fixture) mustRun(when, image string, strategy appsv1.DeploymentStrategy
 	}
 }
 
-// The strategy decides about a patch, and about a new minor version only if it is in the spec.
+// The strategy decides about a patch, and never about a new minor version.
 func TestOrderOfPods(t *testing.T) {
 	f := readyFixture(t)
 	f.mustRun("at first", image230, appsv1.RollingUpdateDeploymentStrategyType)
@@ -69,7 +69,8 @@ func TestOrderOfPods(t *testing.T) {
 	})
 	explicit.wants(image236)
 	explicit.Reconcile()
-	explicit.mustRun("with a strategy in the spec", image236, appsv1.RollingUpdateDeploymentStrategyType)
+	explicit.mustBeIn(coderv1alpha1.UpgradeChecking)
+	explicit.mustRun("with a strategy in the spec", image230, appsv1.RollingUpdateDeploymentStrategyType)
 }
 
 func TestADowngradeIsRefused(t *testing.T) {
@@ -158,7 +159,7 @@ func TestAFirstInstallationCanGetAnyImage(t *testing.T) {
 	}
 }
 
-// In a rolling update, pods of both versions answer. The newer one has migrated the database.
+// If somebody else rolls the pods, both versions answer. The newer one has migrated the database.
 func TestTheVersionDoesNotGoBackWhileTwoRun(t *testing.T) {
 	f := upgraded(t, func(cp *coderv1alpha1.CoderControlPlane) {
 		cp.Spec.Deployment.Strategy = &coderv1alpha1.DeploymentStrategy{Type: "RollingUpdate"}

@@ -38,6 +38,11 @@ func (f *fixture) world() (busy bool) {
 		busy = f.endSchemaJobs("412") || busy
 		busy = f.endJobs("-image-", "") || busy
 		busy = f.endBackups(coderv1alpha1.BackupCompleted) || busy
+		pod := &corev1.Pod{}
+		if u := f.upgrade(); u != nil && u.Phase == coderv1alpha1.UpgradeStoppingProvisioners && f.Has("mine", pod) {
+			f.Remove(pod)
+			busy = true
+		}
 	})
 	d := &appsv1.Deployment{}
 	if !f.Has("coder", d) || d.DeletionTimestamp != nil {
@@ -60,6 +65,15 @@ func (f *fixture) world() (busy bool) {
 		return f.PodsReady(0) || busy
 	}
 	return f.PodsReady(*d.Spec.Replicas) || busy
+}
+
+// upgrade returns the upgrade in the status, or nil.
+func (f *fixture) upgrade() *coderv1alpha1.UpgradeStatus {
+	cp := &coderv1alpha1.CoderControlPlane{}
+	if !f.Has("coder", cp) {
+		return nil
+	}
+	return cp.Status.Upgrade
 }
 
 // live runs the controller and world until there is nothing left to do. It advances the clock as

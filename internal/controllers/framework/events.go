@@ -40,7 +40,7 @@ func warns(reason string) bool {
 // progresses reports whether a reason belongs to a phase that takes long and is no problem.
 func progresses(reason string) bool {
 	return slices.Contains([]string{
-		coderv1alpha1.ReasonUpgradeChecking, coderv1alpha1.ReasonUpgradeStopping, coderv1alpha1.ReasonUpgradeBackingUp, coderv1alpha1.ReasonUpgradeMigrating,
+		coderv1alpha1.ReasonUpgradeChecking, coderv1alpha1.ReasonUpgradeStoppingProvisioners, coderv1alpha1.ReasonUpgradeStopping, coderv1alpha1.ReasonUpgradeBackingUp, coderv1alpha1.ReasonUpgradeMigrating,
 	}, reason)
 }
 

@@ -58,7 +58,7 @@ func (t *Toolkit) RunJob(ctx context.Context, p *Pass, desired *batchv1.Job) (*J
 		return nil, err
 	}
 	for i := range run.Pods {
-		for _, status := range run.Pods[i].Status.ContainerStatuses {
+		for _, status := range slices.Concat(run.Pods[i].Status.InitContainerStatuses, run.Pods[i].Status.ContainerStatuses) {
 			if ended := podproblem.LastTermination(&status); ended != nil && ended.Message != "" {
 				run.Result = lines(ended.Message)
 			}

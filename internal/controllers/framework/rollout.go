@@ -101,6 +101,32 @@ func (t *Toolkit) scaledByOthers(ctx context.Context, p *Pass) (bool, error) {
 	return d.Annotations[coderv1alpha1.AnnotationReplicas] == asked && replicasOwnedByOthers(d, fieldOwner), nil
 }
 
+// ResumeOrphaned starts the pods of a Deployment that stays without its owner, if the operator has stopped them. It does this
+// once, so that the number of pods is the user's afterwards; the annotation records it.
+func (t *Toolkit) ResumeOrphaned(ctx context.Context, p *Pass) error {
+	d := &appsv1.Deployment{}
+	if err := t.Live.Get(ctx, client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}, d); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	owner, wanted := metav1.GetControllerOf(d), resources.SpecReplicas(p.Workload)
+	if owner != nil && owner.UID != p.Object.GetUID() || wanted == 0 || ptr.Deref(d.Spec.Replicas, 1) > 0 ||
+		d.Annotations[coderv1alpha1.AnnotationReplicas] != strconv.Itoa(int(wanted)) || replicasOwnedByOthers(d, fieldOwner) {
+		return nil
+	}
+	return t.LeaveDeployment(ctx, d, wanted)
+}
+
+// LeaveDeployment scales a Deployment for the last time, and removes the annotation that records that the operator does so.
+func (t *Toolkit) LeaveDeployment(ctx context.Context, d *appsv1.Deployment, replicas int32) error {
+	base := d.DeepCopy()
+	delete(d.Annotations, coderv1alpha1.AnnotationReplicas)
+	d.Spec.Replicas = &replicas
+	if err := t.Client.Patch(ctx, d, LockedPatch(base)); err != nil {
+		return Settled(fmt.Errorf("scaling Deployment %q to %d: %w", d.Name, replicas, err))
+	}
+	return nil
+}
+
 func replicasOwnedByOthers(d *appsv1.Deployment, fieldOwner string) bool {
 	for _, entry := range d.ManagedFields {
 		if entry.FieldsV1 == nil || (entry.Manager == fieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply) {
@@ -159,8 +185,13 @@ func (t *Toolkit) podTrouble(ctx context.Context, p *Pass) (*Problem, error) {
 // RunningPods returns the pods that have not ended, without using the cache. Pods that are terminating
 // are among them.
 func (t *Toolkit) RunningPods(ctx context.Context, p *Pass) ([]corev1.Pod, error) {
+	return t.PodsWith(ctx, p.Workload.Namespace, p.PodLabels())
+}
+
+// PodsWith is RunningPods for the pods with given labels.
+func (t *Toolkit) PodsWith(ctx context.Context, namespace string, selected map[string]string) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
-	if err := t.Live.List(ctx, list, client.InNamespace(p.Workload.Namespace), client.MatchingLabels(p.PodLabels())); err != nil {
+	if err := t.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(selected)); err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
 	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool {

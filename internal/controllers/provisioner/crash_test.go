@@ -25,8 +25,8 @@ import (
 // scenario is a state of a provisioner that needs further steps.
 type scenario struct {
 	prepare func(f *fixture)
-	// deletes reports that nothing remains in the end.
-	deletes bool
+	// deletes reports that nothing remains in the end, and held that the pods are stopped for an upgrade.
+	deletes, held bool
 }
 
 func scenarios() map[string]scenario {
@@ -46,6 +46,15 @@ func scenarios() map[string]scenario {
 		"own key": {prepare: edited(func(cr *coderv1alpha1.CoderProvisioner) {
 			cr.Spec.Tags, cr.Spec.Key.SecretRef = nil, &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
 		})},
+		"held": {held: true, prepare: func(f *fixture) {
+			f.Settle()
+			f.upgrades(coderv1alpha1.UpgradeStoppingProvisioners)
+		}},
+		"no longer held": {prepare: func(f *fixture) {
+			f.upgrades(coderv1alpha1.UpgradeMigrating)
+			f.Settle()
+			f.upgrades(coderv1alpha1.UpgradeCompleted)
+		}},
 		"delete": {deletes: true, prepare: func(f *fixture) {
 			f.Settle()
 			f.Delete()
@@ -101,9 +110,18 @@ func runWithCrash(t *testing.T, s scenario, at int) (end string, struck bool) {
 		}
 	} else {
 		f.Settle()
-		f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+		s.mustBeReady(f)
 	}
 	return f.picture(), struck
+}
+
+func (s scenario) mustBeReady(f *fixture) {
+	f.T.Helper()
+	reason := coderv1alpha1.ReasonReady
+	if s.held {
+		reason = coderv1alpha1.ReasonScaledToZero
+	}
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, reason)
 }
 
 // TestTroubleEverywhere makes each single write to the cluster and each request to Coder fail once,

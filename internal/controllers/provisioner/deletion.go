@@ -19,11 +19,11 @@ const stopMargin = 30 * time.Second
 
 // stop deletes the Deployment and waits until its pods are gone, so that they finish their jobs
 // with their key and permissions. If the control plane is gone, there are no jobs to finish. If the
-// children must be kept, nothing is stopped. When the time limit is exceeded, the Deployment is left
-// to the garbage collector.
+// children must be kept, nothing is stopped, and pods that an upgrade has stopped start again. When the
+// time limit is exceeded, the Deployment is left to the garbage collector.
 func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 	if r.kit.LeavesChildren(&s.Pass) {
-		return nil
+		return r.kit.ResumeOrphaned(ctx, &s.Pass)
 	}
 	pods, err := r.podsToStop(ctx, s)
 	grace := time.Duration(resources.GracePeriodSeconds(s.cr)) * time.Second

@@ -11,6 +11,10 @@
 // unreachable Coder delays this for another minute. After that, an Event reports which key was left
 // behind.
 //
+// Before an upgrade stops the pods of the control plane, it enters a phase in which its provisioners are held at 0 pods, until
+// the new Coder responds, the upgrade is over, or a phase lasts longer than upgrade.LongestHold. This is decided in each pass from
+// status.upgrade of the control plane, so nothing has to be undone.
+//
 // Invariants:
 //
 //   - A pass that changes nothing writes nothing. Coder is asked once an hour.

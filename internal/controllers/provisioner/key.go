@@ -14,6 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
 // unwellAge is how long Coder's answer about a key is cached while pods are not ready, because the
@@ -30,6 +31,7 @@ func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
 	cp, err := r.kit.ControlPlane(ctx, s.cr.Namespace, s.cr.Spec.ControlPlaneRef)
 	if cp != nil {
 		s.cp, s.inputs.URL, s.inputs.ControlPlaneImage = cp, cp.Status.URL, cp.Status.Image
+		s.held = upgrade.ProvisionersHeld(cp, s.Now)
 	}
 	return err
 }
@@ -127,6 +129,9 @@ func (r *Reconciler) gatherInputs(_ context.Context, s *scope) error {
 	}
 	s.inputs.Adopted, s.inputs.Live = s.Workload.Adopted, s.Workload.Live
 	s.Workload = resources.Provisioner(s.cr, s.inputs)
+	if s.held > 0 {
+		s.Workload.HeldReplicas = new(int32)
+	}
 	switch {
 	case s.inputs.URL == "":
 		return waits("the address of Coder")

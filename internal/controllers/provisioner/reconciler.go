@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -40,7 +41,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
 		cr.Status = statusOf(s)
 		return &cr.Status.WorkloadStatus
-	}, ensure.Sooner(framework.RestInterval, ensure.Sooner(s.key.RequeueAfter, s.replaced.RequeueAfter)))
+	}, ensure.Sooner(framework.RestInterval, ensure.Sooner(s.held, ensure.Sooner(s.key.RequeueAfter, s.replaced.RequeueAfter))))
 }
 
 // Names of the steps in addition to those of package framework.
@@ -92,6 +93,8 @@ type scope struct {
 	key, replaced keys.Result
 	// missing is the reason why the daemons cannot use the credentials of the spec.
 	missing *framework.Problem
+	// held is how long the pods stay stopped at most for an upgrade of the control plane, or 0.
+	held time.Duration
 	// waits describes what a deletion waits for.
 	waits string
 }

@@ -78,26 +78,19 @@ func controlPlaneAccount(cp *coderv1alpha1.CoderControlPlane) string {
 	return cmp.Or(cp.Spec.ServiceAccount.Name, cp.Name)
 }
 
-// EnvDatabase is the environment variable with the URL of Coder's database.
-const EnvDatabase = "CODER_PG_CONNECTION_URL"
-
 const (
 	envProvisionerPSK = "CODER_PROVISIONER_DAEMON_PSK"
 	envClusterHost    = "CODER_CLUSTER_HOST"
 
 	flagDatabase     = "--postgres-url"
 	flagDatabaseAuth = "--postgres-connection-auth"
-
-	// CloudNativePG writes the URL of a cluster's database to the Secret <cluster>-app.
-	cloudNativePGSuffix = "-app"
-	cloudNativePGKey    = "uri"
 )
 
 // controlPlaneEnvironment returns the variables that only a control plane has.
 func controlPlaneEnvironment(cp *coderv1alpha1.CoderControlPlane) []corev1.EnvVar {
 	var env []corev1.EnvVar
-	if secret, key := DatabaseSecret(cp); secret != "" {
-		env = append(env, FromSecret(EnvDatabase, secret, key))
+	if secret, key := cp.Spec.Database.Secret(); secret != "" {
+		env = append(env, FromSecret(coderv1alpha1.EnvDatabase, secret, key))
 	}
 	if ref := cp.Spec.ProvisionerPSKSecretRef; ref != nil {
 		env = append(env, FromSecret(envProvisionerPSK, ref.Name, cmp.Or(ref.Key, "psk")))
@@ -105,26 +98,12 @@ func controlPlaneEnvironment(cp *coderv1alpha1.CoderControlPlane) []corev1.EnvVa
 	return env
 }
 
-// DatabaseSecret returns the name and the key of the Secret with the URL of spec.database. Both are
-// empty if the spec does not set it.
-func DatabaseSecret(cp *coderv1alpha1.CoderControlPlane) (name, key string) {
-	switch database := cp.Spec.Database; {
-	case database == nil:
-		return "", ""
-	case database.SecretRef != nil:
-		return database.SecretRef.Name, cmp.Or(database.SecretRef.Key, "url")
-	case database.CloudNativePG != nil:
-		return database.CloudNativePG.ClusterName + cloudNativePGSuffix, cloudNativePGKey
-	}
-	return "", ""
-}
-
 // DatabaseSecretOf returns the Secret and the key from which Coder's container of a pod template gets the URL of its
 // database. Both are empty if there is none.
 func DatabaseSecretOf(w Workload, template *corev1.PodTemplateSpec) (name, key string) {
 	if c := containerNamed(template.Spec.Containers, PodContainer(w)); c != nil {
 		for _, variable := range c.Env {
-			if from := variable.ValueFrom; variable.Name == EnvDatabase && from != nil && from.SecretKeyRef != nil {
+			if from := variable.ValueFrom; variable.Name == coderv1alpha1.EnvDatabase && from != nil && from.SecretKeyRef != nil {
 				name, key = from.SecretKeyRef.Name, from.SecretKeyRef.Key
 			}
 		}
@@ -135,10 +114,10 @@ func DatabaseSecretOf(w Workload, template *corev1.PodTemplateSpec) (name, key s
 // DatabaseConfigured reports whether the spec configures a database for coderd: in database,
 // extraEnv, envFrom or podTemplate, or as an argument.
 func DatabaseConfigured(cp *coderv1alpha1.CoderControlPlane, w Workload) bool {
-	if secret, _ := DatabaseSecret(cp); secret != "" {
+	if secret, _ := cp.Spec.Database.Secret(); secret != "" {
 		return true
 	}
-	if GivesVariable(w, EnvDatabase) {
+	if GivesVariable(w, coderv1alpha1.EnvDatabase) {
 		return true
 	}
 	template, err := PodTemplate(w)

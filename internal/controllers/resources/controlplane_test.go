@@ -23,7 +23,7 @@ func minimalControlPlane() *coderv1alpha1.CoderControlPlane {
 			Image: "ghcr.io/coder/coder:v2.30.0",
 			WorkloadSpec: coderv1alpha1.WorkloadSpec{
 				Replicas: ptr.To[int32](1),
-				ExtraEnv: []corev1.EnvVar{FromSecret(EnvDatabase, "coder-db", "url")},
+				ExtraEnv: []corev1.EnvVar{FromSecret(coderv1alpha1.EnvDatabase, "coder-db", "url")},
 			},
 			ServingSpec: coderv1alpha1.ServingSpec{
 				Service: coderv1alpha1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Port: 80},
@@ -248,9 +248,9 @@ func TestDatabaseConfigured(t *testing.T) {
 		"from a Secret": {cp: minimalControlPlane(), want: true},
 		"none":          {cp: none},
 		"empty value": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
-			cp.Spec.ExtraEnv = []corev1.EnvVar{{Name: EnvDatabase}}
+			cp.Spec.ExtraEnv = []corev1.EnvVar{{Name: coderv1alpha1.EnvDatabase}}
 		})},
-		"envFrom": {cp: none, from: map[string]bool{EnvDatabase: true}, want: true},
+		"envFrom": {cp: none, from: map[string]bool{coderv1alpha1.EnvDatabase: true}, want: true},
 		"argument": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
 			cp.Spec.ExtraArgs = []string{"--postgres-url=postgres://db"}
 		}), want: true},
@@ -270,7 +270,7 @@ func TestDatabaseConfigured(t *testing.T) {
 			cp.Spec.Database = &coderv1alpha1.DatabaseSpec{}
 		})},
 		"podTemplate": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
-			cp.Spec.PodTemplate = inTemplate(corev1.Container{Env: []corev1.EnvVar{{Name: EnvDatabase, Value: "postgres://db"}}})
+			cp.Spec.PodTemplate = inTemplate(corev1.Container{Env: []corev1.EnvVar{{Name: coderv1alpha1.EnvDatabase, Value: "postgres://db"}}})
 		}), want: true},
 		"argument of podTemplate": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
 			cp.Spec.PodTemplate = inTemplate(corev1.Container{Args: []string{"--postgres-url=postgres://db"}})
@@ -299,7 +299,7 @@ func TestDatabaseSecret(t *testing.T) {
 	} {
 		cp := minimalControlPlane()
 		cp.Spec.Database = c.spec
-		if secret, key := DatabaseSecret(cp); [2]string{secret, key} != c.want {
+		if secret, key := cp.Spec.Database.Secret(); [2]string{secret, key} != c.want {
 			t.Errorf("%s: the database is in key %q of Secret %q, want %v", name, key, secret, c.want)
 		}
 	}

@@ -92,7 +92,7 @@ report() {
 schema_version() {
   connect
   before=$(schema) || fail DatabaseUnsuitable "the database has no schema of Coder: $(said)"
-  echo "schemaVersion=$before" >"$result"
+  printf 'schemaVersion=%s\nserverVersion=%s\n' "$before" "$server" >"$result"
 }
 
 backup() {

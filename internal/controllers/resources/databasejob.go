@@ -36,8 +36,8 @@ const (
 	databaseContainer  = "postgresql"
 	databaseJobPodName = "coder-backup"
 	databaseJobRetries = 3
-	// hopeless is the exit code of database.sh if another attempt would fail too.
-	hopeless = 3
+	// ExitHopeless is the exit code of database.sh and of BucketCommand if another attempt would fail too.
+	ExitHopeless = 3
 
 	backupsVolume, backupsPath = "coder-k8s-backups", "/backups"
 	workVolume, workPath       = "coder-k8s-work", "/work"
@@ -53,8 +53,8 @@ type DatabaseJobSpec struct {
 	// Name is the name of the Job.
 	Name   string
 	Client coderv1alpha1.DatabaseClient
-	// Volume is the volume of the backup. ModeSchema has none.
-	Volume coderv1alpha1.BackupVolume
+	// Destination is where the files of the backup are. ModeSchema has none.
+	Destination coderv1alpha1.BackupDestination
 	// DeadlineSeconds is the time in which the Job must end. TTLSeconds is the time after which it is
 	// deleted, or nil if it stays.
 	DeadlineSeconds int64
@@ -86,15 +86,21 @@ func DatabaseJob(cp *coderv1alpha1.CoderControlPlane, w Workload, job DatabaseJo
 	container.SecurityContext.ReadOnlyRootFilesystem = ptr.To(true)
 	container.TerminationMessagePolicy = corev1.TerminationMessageReadFile
 	if job.Mode != ModeSchema {
-		claim := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: job.Volume.ClaimName}
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: backupsVolume, MountPath: backupsPath, ReadOnly: job.Mode == ModeRestore})
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: backupsVolume, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: backupsVolume, VolumeSource: backupsSource(job)})
 	}
 	// The password of the database is in this volume while the pod runs.
 	memory := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: ptr.To(resource.MustParse("16Mi"))}
 	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: workVolume, MountPath: workPath})
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: memory}})
 	pod.Containers = []corev1.Container{container}
+	names := []string{databaseContainer}
+	if job.Destination.S3 != nil {
+		if w.OperatorImage == "" {
+			return nil, &SpecError{Field: "spec.destination.s3", Detail: "the operator does not know its own image, which transfers the files: set the environment variable POD_IMAGE of its pod, as the chart does"}
+		}
+		names = addBucket(&pod, container, w.OperatorImage, job)
+	}
 	pod.SecurityContext = writableVolumes(w, pod.SecurityContext)
 	labels := merged(coderv1alpha1.ControlPlaneLabels(cp.Name), map[string]string{coderv1alpha1.LabelName: databaseJobPodName})
 	return &batchv1.Job{
@@ -106,15 +112,21 @@ func DatabaseJob(cp *coderv1alpha1.CoderControlPlane, w Workload, job DatabaseJo
 			TTLSecondsAfterFinished: job.TTLSeconds,
 			// Never two pods at the same time.
 			PodReplacementPolicy: ptr.To(batchv1.Failed),
-			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
-				{Action: batchv1.PodFailurePolicyActionFailJob, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
-					ContainerName: ptr.To(databaseContainer), Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{hopeless},
-				}},
-				disruptionIsNoFailure(),
-			}},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod},
+			PodFailurePolicy:     &batchv1.PodFailurePolicy{Rules: failureRules(names)},
+			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod},
 		},
 	}, nil
+}
+
+// failureRules returns the rules by which ExitHopeless of one of these containers ends the Job at once.
+func failureRules(containers []string) []batchv1.PodFailurePolicyRule {
+	var rules []batchv1.PodFailurePolicyRule
+	for _, name := range containers {
+		rules = append(rules, batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionFailJob, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+			ContainerName: ptr.To(name), Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{ExitHopeless},
+		}})
+	}
+	return append(rules, disruptionIsNoFailure())
 }
 
 // disruptionIsNoFailure returns the rule that a pod that was evicted is replaced, and does not count.
@@ -154,7 +166,7 @@ var variableReference = regexp.MustCompile(`\$\(([-._a-zA-Z0-9]+)\)`)
 // variables of spec.envFrom are added if one of these is not in the list.
 func databaseEnvironment(coderd corev1.Container) ([]corev1.EnvVar, []corev1.EnvFromSource, error) {
 	const envAuth = "CODER_PG_AUTH"
-	wanted := map[string]bool{EnvDatabase: true}
+	wanted := map[string]bool{coderv1alpha1.EnvDatabase: true}
 	var env []corev1.EnvVar
 	// A variable refers only to those before it.
 	for _, variable := range slices.Backward(coderd.Env) {
@@ -174,7 +186,7 @@ func databaseEnvironment(coderd corev1.Container) ([]corev1.EnvVar, []corev1.Env
 	case len(coderd.EnvFrom) > 0:
 		return env, coderd.EnvFrom, nil
 	}
-	return nil, nil, &SpecError{Field: "spec.database", Detail: "the connection URL of the database must be in the environment variable " + EnvDatabase +
+	return nil, nil, &SpecError{Field: "spec.database", Detail: "the connection URL of the database must be in the environment variable " + coderv1alpha1.EnvDatabase +
 		": set spec.database, which takes it from a Secret, instead of " + flagDatabase}
 }
 

@@ -16,10 +16,101 @@ import (
 
 func databaseJob(t *testing.T, mode DatabaseJobMode, spec coderv1alpha1.WorkloadSpec) (*batchv1.Job, error) {
 	t.Helper()
+	return databaseJobTo(coderv1alpha1.BackupDestination{PersistentVolumeClaim: &coderv1alpha1.BackupVolume{ClaimName: "backups"}}, Cluster{}, mode, spec)
+}
+
+func databaseJobTo(destination coderv1alpha1.BackupDestination, cluster Cluster, mode DatabaseJobMode, spec coderv1alpha1.WorkloadSpec) (*batchv1.Job, error) {
 	cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "dev"}, Spec: coderv1alpha1.CoderControlPlaneSpec{WorkloadSpec: spec}}
-	return DatabaseJob(cp, ControlPlane(cp, Cluster{}), DatabaseJobSpec{
-		Mode: mode, Name: "job", Volume: coderv1alpha1.BackupVolume{ClaimName: "backups"}, DeadlineSeconds: 60, Variables: map[string]string{"BACKUP_UID": "a"},
+	return DatabaseJob(cp, ControlPlane(cp, cluster), DatabaseJobSpec{
+		Mode: mode, Name: "job", Destination: destination, DeadlineSeconds: 60, Variables: map[string]string{"BACKUP_UID": "a"},
 	})
+}
+
+func inBucket() *coderv1alpha1.BackupS3 {
+	return &coderv1alpha1.BackupS3{
+		S3Bucket: coderv1alpha1.S3Bucket{
+			Endpoint: "https://s3.example.com", Region: "us-east-1", Bucket: "backups", Prefix: "prod", PathStyle: ptr.To(true), SecretRef: coderv1alpha1.S3SecretReference{Name: "s3"},
+		},
+		AgeRecipients: []string{"age1a", "age1b"},
+	}
+}
+
+// The golden files do not contain database.sh.
+func TestGoldenBucketJobs(t *testing.T) {
+	spec := coderv1alpha1.WorkloadSpec{ExtraEnv: []corev1.EnvVar{FromSecret(coderv1alpha1.EnvDatabase, "db", "url")}}
+	jobs := map[string]any{}
+	for _, mode := range []DatabaseJobMode{ModeBackup, ModeRestore, ModeDelete} {
+		job, err := databaseJobTo(coderv1alpha1.BackupDestination{S3: inBucket()}, Cluster{OperatorImage: "example.com/coder-k8s:v1"}, mode, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := &job.Spec.Template.Spec
+		for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+			for i := range containers {
+				if containers[i].Name == databaseContainer {
+					containers[i].Command[2] = "database.sh"
+				}
+			}
+		}
+		jobs[string(mode)] = job
+	}
+	compareGoldens(t, "databasejob", jobs)
+}
+
+// The access keys are in no container that another image runs in, and the database in none that talks to the bucket.
+func TestBucketJobSeparatesSecrets(t *testing.T) {
+	for _, mode := range []DatabaseJobMode{ModeBackup, ModeRestore, ModeDelete} {
+		job, err := databaseJobTo(coderv1alpha1.BackupDestination{S3: inBucket()}, Cluster{OperatorImage: "operator"}, mode, coderv1alpha1.WorkloadSpec{
+			ExtraEnv: []corev1.EnvVar{FromSecret(coderv1alpha1.EnvDatabase, "db", "url")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := job.Spec.Template.Spec
+		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
+			for _, variable := range container.Env {
+				from := variable.ValueFrom
+				if from == nil || from.SecretKeyRef == nil {
+					continue
+				}
+				want := map[string]string{"operator": "s3", DefaultDatabaseImage: "db"}[container.Image]
+				if from.SecretKeyRef.Name != want || from.SecretKeyRef.Key == "ageIdentity" && mode != ModeRestore {
+					t.Errorf("%s: container %q gets %q of Secret %q", mode, container.Name, from.SecretKeyRef.Key, from.SecretKeyRef.Name)
+				}
+			}
+			if security := container.SecurityContext; !ptr.Deref(security.ReadOnlyRootFilesystem, false) || !ptr.Deref(security.RunAsNonRoot, false) || container.Resources.Limits.Memory().IsZero() {
+				t.Errorf("%s: container %q has %+v", mode, container.Name, security)
+			}
+		}
+	}
+	var wrong *SpecError
+	if _, err := databaseJobTo(coderv1alpha1.BackupDestination{S3: inBucket()}, Cluster{}, ModeDelete, coderv1alpha1.WorkloadSpec{}); !errors.As(err, &wrong) {
+		t.Errorf("if the operator does not know its image the error is %v", err)
+	}
+}
+
+func TestScratchVolume(t *testing.T) {
+	for name, test := range map[string]struct {
+		scratch *coderv1alpha1.ScratchVolume
+		want    string
+	}{
+		"default":    {nil, "emptyDir 10Gi"},
+		"on a node":  {&coderv1alpha1.ScratchVolume{Size: "1Gi"}, "emptyDir 1Gi"},
+		"of a class": {&coderv1alpha1.ScratchVolume{StorageClassName: "fast"}, "fast 10Gi"},
+	} {
+		destination := inBucket()
+		destination.Scratch = test.scratch
+		source := backupsSource(DatabaseJobSpec{Mode: ModeBackup, Destination: coderv1alpha1.BackupDestination{S3: destination}})
+		got := ""
+		if source.EmptyDir != nil {
+			got = "emptyDir " + source.EmptyDir.SizeLimit.String()
+		} else if claim := source.Ephemeral.VolumeClaimTemplate.Spec; claim.StorageClassName != nil {
+			got = *claim.StorageClassName + " " + claim.Resources.Requests.Storage().String()
+		}
+		if got != test.want {
+			t.Errorf("%s: the volume is %q, want %q", name, got, test.want)
+		}
+	}
 }
 
 // The pod of a backup has an image that is not Coder's, so it gets nothing of Coder's environment but the database.
@@ -27,7 +118,7 @@ func TestDatabaseJobGetsTheDatabaseOnly(t *testing.T) {
 	from := []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "env"}}}}
 	variables := []corev1.EnvVar{
 		{Name: "CODER_OIDC_CLIENT_SECRET", Value: "a"}, FromSecret("PASSWORD", "db", "password"), {Name: "PGSSLROOTCERT", Value: "/ca"},
-		{Name: EnvDatabase, Value: "postgres://coder:$(PASSWORD)@db/coder"},
+		{Name: coderv1alpha1.EnvDatabase, Value: "postgres://coder:$(PASSWORD)@db/coder"},
 	}
 	for _, test := range []struct {
 		name string

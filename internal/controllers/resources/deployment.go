@@ -59,7 +59,7 @@ func SpecReplicas(w Workload) int32 { return ptr.Deref(w.Spec.Replicas, 1) }
 // to Recreate, and the API server rejects them with Recreate.
 func strategy(w Workload) appsv1.DeploymentStrategy {
 	spec := w.Spec.Deployment.Strategy.DeepCopy()
-	if spec == nil && w.StopFirst || spec != nil && spec.Type == string(appsv1.RecreateDeploymentStrategyType) {
+	if w.StopFirst || spec != nil && spec.Type == string(appsv1.RecreateDeploymentStrategyType) {
 		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	}
 	rolling := &appsv1.RollingUpdateDeployment{

@@ -14,7 +14,7 @@ import (
 func TestImageJobHasNoSecrets(t *testing.T) {
 	cp := exposedControlPlane()
 	cp.Spec.Image = "coder:new"
-	cp.Spec.ExtraEnv = []corev1.EnvVar{FromSecret(EnvDatabase, "db", "url")}
+	cp.Spec.ExtraEnv = []corev1.EnvVar{FromSecret(coderv1alpha1.EnvDatabase, "db", "url")}
 	cp.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "env"}}}}
 	cp.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
 	cp.Spec.NodeSelector = map[string]string{"pool": "coder"}

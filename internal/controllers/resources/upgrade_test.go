@@ -20,8 +20,8 @@ func TestStrategy(t *testing.T) {
 		"default":                      {nil, false, rolling},
 		"old pods stop first":          {nil, true, recreate},
 		"given":                        {&coderv1alpha1.DeploymentStrategy{Type: string(recreate)}, false, recreate},
-		"given, and stop first":        {&coderv1alpha1.DeploymentStrategy{Type: string(rolling)}, true, rolling},
-		"given empty is a rolling one": {&coderv1alpha1.DeploymentStrategy{}, true, rolling},
+		"given, and stop first":        {&coderv1alpha1.DeploymentStrategy{Type: string(rolling)}, true, recreate},
+		"given empty is a rolling one": {&coderv1alpha1.DeploymentStrategy{}, false, rolling},
 	} {
 		w := plainControlPlane(minimalControlPlane())
 		w.Spec.Deployment.Strategy, w.StopFirst = c.spec, c.stopFirst

@@ -16,6 +16,9 @@ type Cluster struct {
 	ClusterDomain string
 	// PodIPv6 reports whether the primary address of pods is an IPv6 address.
 	PodIPv6 bool
+	// OperatorImage is the image of the operator, which backups to S3 use too. It is empty if the operator does not run in
+	// a pod of its installation.
+	OperatorImage string
 	// OperatorNamespace is the namespace of the operator in NetworkPolicies. If it is empty, they allow
 	// the operator's pods in any namespace.
 	OperatorNamespace string
@@ -42,7 +45,7 @@ type Workload struct {
 	// Image is the image of that container. If HeldImage is set, the container has that image
 	// instead, whatever the spec and spec.podTemplate ask for.
 	Image, HeldImage string
-	// StopFirst stops the old pods before new ones start, unless the spec sets a strategy.
+	// StopFirst stops the old pods before new ones start, whatever strategy the spec sets.
 	StopFirst bool
 	// Command replaces the image's entry point. If it is empty, the entry point is kept. Args are
 	// the operator's own arguments. Subcommand is put before Args if spec.command replaces the

@@ -1,6 +1,7 @@
 package author
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -19,9 +20,12 @@ const PolicyName = "coder-k8s-workspace-namespaces"
 // applyPolicy is the remedy if the author cannot be known.
 const applyPolicy = "apply the manifests of this version (kubectl apply -f install.yaml, or your variant of it), or upgrade the Helm release"
 
-// Grant describes a Role that will be granted to a workload's ServiceAccount.
+// Grant describes permissions that the operator uses for an author: a Role that will be granted to a workload's
+// ServiceAccount, or what the operator does itself.
 type Grant struct {
-	// Namespace and Role are the namespace and the name of the Role.
+	// Field is the field of which the author is known. Empty means spec.rbac.
+	Field string
+	// Namespace and Role are the namespace and the name of the Role, which is empty if there is none.
 	Namespace, Role string
 	// Rules are the rules that the Role will have.
 	Rules []rbacv1.PolicyRule
@@ -55,7 +59,8 @@ func (c Checker) Check(ctx context.Context, obj client.Object, grant Grant) erro
 	if bounded && len(wanted) == 0 {
 		return nil
 	}
-	author, err := c.authorOf(ctx, obj)
+	grant.Field = cmp.Or(grant.Field, "spec.rbac")
+	author, err := c.authorOf(ctx, obj, grant.Field)
 	if err != nil {
 		return err
 	}
@@ -69,8 +74,8 @@ func (c Checker) Check(ctx context.Context, obj client.Object, grant Grant) erro
 	}
 	if !bounded {
 		return &RefusedError{Message: fmt.Sprintf(
-			"in namespace %q spec.rbac lists more than %d single rights, which are not checked one by one; shorten the rules, or let someone "+
-				"who may escalate and bind roles there write spec.rbac", grant.Namespace, maxRights)}
+			"in namespace %q %[3]s lists more than %[2]d single rights, which are not checked one by one; shorten the rules, or let someone "+
+				"who may escalate and bind roles there write %[3]s", grant.Namespace, maxRights, grant.Field)}
 	}
 	return c.holds(ctx, author, grant, wanted)
 }
@@ -82,12 +87,12 @@ type user struct {
 }
 
 // authorOf returns the author that the policy recorded.
-func (c Checker) authorOf(ctx context.Context, obj client.Object) (user, error) {
+func (c Checker) authorOf(ctx context.Context, obj client.Object, field string) (user, error) {
 	lines := strings.Split(obj.GetAnnotations()[coderv1alpha1.AnnotationRBACAuthor], "\n")
 	if lines[0] == "" {
 		return user{}, &RefusedError{Unknown: true, Message: fmt.Sprintf(
-			"it is not known who wrote spec.rbac, so nothing is granted: there is no annotation %[1]s; %s, and then record yourself as "+
-				"the author (kubectl annotate --overwrite … %[1]s=me)", coderv1alpha1.AnnotationRBACAuthor, applyPolicy)}
+			"it is not known who wrote %[3]s, so nothing is granted: there is no annotation %[1]s; %[2]s, and then record yourself as "+
+				"the author (kubectl annotate --overwrite … %[1]s=me)", coderv1alpha1.AnnotationRBACAuthor, applyPolicy, field)}
 	}
 	if err := c.guarded(ctx, obj); err != nil {
 		return user{}, err

@@ -40,6 +40,9 @@ func (c Checker) guarded(ctx context.Context, obj client.Object) error {
 	if err != nil {
 		return fmt.Errorf("bug: %w", err)
 	}
+	if kind.Kind == "CoderBackupSchedule" {
+		kind.Kind = "CoderBackup" // The operator creates no schedules, and the same rule of the policy is for both.
+	}
 	err = c.Client.Create(ctx, probe(kind, obj.GetNamespace()), client.DryRunAll)
 	var answer apierrors.APIStatus
 	switch {
@@ -64,6 +67,9 @@ func probe(kind schema.GroupVersionKind, namespace string) *unstructured.Unstruc
 	spec := map[string]any{}
 	if kind.Kind != "CoderControlPlane" {
 		spec["controlPlaneRef"] = map[string]any{"name": probeName}
+	}
+	if kind.Kind == "CoderBackup" {
+		spec["destination"] = map[string]any{"persistentVolumeClaim": map[string]any{"claimName": probeName}}
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	o.SetGroupVersionKind(kind)

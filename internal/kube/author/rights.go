@@ -55,7 +55,7 @@ func size(rules []rbacv1.PolicyRule) int {
 // mayWrite returns an error unless the author may create Roles and RoleBindings.
 func (c Checker) mayWrite(ctx context.Context, author user, grant Grant) error {
 	for _, resource := range []string{"roles", "rolebindings"} {
-		allowed, err := c.allowed(ctx, author, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		allowed, err := c.allowed(ctx, author, grant.Field, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: grant.Namespace, Verb: "create", Group: rbacv1.GroupName, Resource: resource,
 		}})
 		if err != nil {
@@ -63,8 +63,8 @@ func (c Checker) mayWrite(ctx context.Context, author user, grant Grant) error {
 		}
 		if !allowed {
 			return &RefusedError{Message: fmt.Sprintf(
-				"in namespace %q user %q, who wrote spec.rbac, may not create %s; let someone who may do that write spec.rbac, or remove "+
-					"the namespace", grant.Namespace, author.name, resource)}
+				"in namespace %q user %q, who wrote %[4]s, may not create %[3]s; let someone who may do that write %[4]s, or remove "+
+					"the namespace", grant.Namespace, author.name, resource, grant.Field)}
 		}
 	}
 	return nil
@@ -73,7 +73,7 @@ func (c Checker) mayWrite(ctx context.Context, author user, grant Grant) error {
 // mayEscalate reports whether the author may grant permissions without having them.
 func (c Checker) mayEscalate(ctx context.Context, author user, grant Grant) (bool, error) {
 	for _, verb := range []string{"escalate", "bind"} {
-		allowed, err := c.allowed(ctx, author, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		allowed, err := c.allowed(ctx, author, grant.Field, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: grant.Namespace, Verb: verb, Group: rbacv1.GroupName, Resource: "roles", Name: grant.Role,
 		}})
 		if !allowed || err != nil {
@@ -87,7 +87,7 @@ func (c Checker) mayEscalate(ctx context.Context, author user, grant Grant) (boo
 func (c Checker) holds(ctx context.Context, author user, grant Grant, wanted []rbacv1.PolicyRule) error {
 	var missing []string
 	for _, single := range wanted {
-		allowed, err := c.allowed(ctx, author, question(grant.Namespace, single))
+		allowed, err := c.allowed(ctx, author, grant.Field, question(grant.Namespace, single))
 		if err != nil {
 			return err
 		}
@@ -102,8 +102,8 @@ func (c Checker) holds(ctx context.Context, author user, grant Grant, wanted []r
 		return nil
 	}
 	return &RefusedError{Message: fmt.Sprintf(
-		"in namespace %q user %q, who wrote spec.rbac, does not hold what it grants: %s; let someone who holds these rights there, or may "+
-			"escalate and bind roles, write spec.rbac, or change it", grant.Namespace, author.name, strings.Join(missing, ", "))}
+		"in namespace %q user %q, who wrote %[4]s, does not hold what it grants: %[3]s; let someone who holds these rights there, or may "+
+			"escalate and bind roles, write %[4]s, or change it", grant.Namespace, author.name, strings.Join(missing, ", "), grant.Field)}
 }
 
 func question(namespace string, single rbacv1.PolicyRule) authorizationv1.SubjectAccessReviewSpec {
@@ -134,17 +134,17 @@ func describe(single rbacv1.PolicyRule) string {
 	return text
 }
 
-func (c Checker) allowed(ctx context.Context, author user, spec authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+func (c Checker) allowed(ctx context.Context, author user, field string, spec authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 	spec.User, spec.Groups = author.name, author.groups
 	review := &authorizationv1.SubjectAccessReview{Spec: spec}
 	err := c.Client.Create(ctx, review)
 	switch {
 	case apierrors.IsForbidden(err):
 		return false, &RefusedError{Unknown: true, Message: "the operator may not create SubjectAccessReviews, so the rights of the author of " +
-			"spec.rbac are not known, and nothing is granted; apply the manifests of this version (kubectl apply -f install.yaml, or your variant of it), " +
+			field + " are not known, and nothing is granted; apply the manifests of this version (kubectl apply -f install.yaml, or your variant of it), " +
 			"or upgrade the Helm release"}
 	case err != nil:
-		return false, fmt.Errorf("asking for the rights of user %q, who wrote spec.rbac: %w", author.name, err)
+		return false, fmt.Errorf("asking for the rights of user %q, who wrote %s: %w", author.name, field, err)
 	}
 	return review.Status.Allowed, nil
 }

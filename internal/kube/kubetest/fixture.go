@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,6 +69,10 @@ func (f *Fixture) interceptors() interceptor.Funcs {
 			return c.Get(ctx, key, obj, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if self, ok := obj.(*authenticationv1.SelfSubjectReview); ok {
+				self.Status.UserInfo = authenticationv1.UserInfo{Username: "operator", Groups: []string{"system:serviceaccounts"}}
+				return nil
+			}
 			f.giveUID(obj)
 			return write("create", obj, func() error { return c.Create(ctx, obj, opts...) })
 		},

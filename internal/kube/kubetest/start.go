@@ -3,6 +3,8 @@ package kubetest
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -24,6 +26,9 @@ import (
 // startTimeout is the timeout of each step of a start.
 const startTimeout = 10 * time.Minute
 
+// etcdHost is a loopback address from which no connection comes: those to it come from 127.0.0.1.
+const etcdHost = "127.0.0.2"
+
 // Detectors returns the environment variables that make a process check itself: whether it changes
 // objects in the caches of client-go, and whether the cacher of the aggregated API equals its log.
 // The libraries read them when the process starts.
@@ -36,16 +41,32 @@ func Detectors() []string {
 // needs no more. The timeouts are longer than the library's, because a busy machine needs more
 // time. The servers inherit the environment of the test, which no longer contains the detectors that
 // make test switches on in the test itself: they take a tenth of the processor time of kube-apiserver.
+//
+// etcd listens on etcdHost, so that it gets its ports again when a test restarts it. On 127.0.0.1, any connection
+// that another test opens may take a free port as its own.
 func Environment(definitions ...string) *envtest.Environment {
 	for _, detector := range Detectors() {
 		name, _, _ := strings.Cut(detector, "=")
 		_ = os.Unsetenv(name)
 	}
-	return &envtest.Environment{
+	e := &envtest.Environment{
 		CRDDirectoryPaths: definitions, ErrorIfCRDPathMissing: true,
 		ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: startTimeout,
 		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: startTimeout},
 	}
+	e.ControlPlane.Etcd = &envtest.Etcd{URL: &url.URL{Scheme: "http", Host: freeAddress()}}
+	e.ControlPlane.Etcd.Configure().Set("listen-peer-urls", "http://"+freeAddress())
+	return e
+}
+
+// freeAddress returns an address of etcdHost on which nothing listens.
+func freeAddress() string {
+	listener, err := net.Listen("tcp", net.JoinHostPort(etcdHost, "0")) //nolint:noctx // It does not wait.
+	if err != nil {
+		panic(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
 }
 
 // Start runs etcd and kube-apiserver with the CRDs in files or directories until the test ends. It

@@ -111,7 +111,7 @@ func (in getBuildLogsInput) findVersion(ctx context.Context, call *toolset.Call)
 	if err != nil {
 		return loggedBuild{}, toolset.Subresource{}, err
 	}
-	build := loggedBuild{Version: toolset.CleanText(version.Name), VersionID: version.ID, Status: version.Status, Error: excerpt(version.Error)}
+	build := loggedBuild{Version: toolset.CleanText(version.VersionName), VersionID: version.ID, Status: version.JobStatus, Error: excerpt(version.Error)}
 	return build, templateLog(in.Namespace, in.Template, version.ID), nil
 }
 

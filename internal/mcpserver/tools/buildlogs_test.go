@@ -19,10 +19,9 @@ func TestGetBuildLogs(t *testing.T) {
 	ws.Status.LatestBuild.Error = "no quota"
 	kube := fakeKube(t, interceptor.Funcs{}, rawTexts{
 		devPath + "/log?build=3": "newest\n", devPath + "/log?build=2": "older\n",
-		templatePath + "/versions?archived=true&limit=200": asJSON(t, templateVersions()),
-		templatePath + "/log?version=" + newID:             "v2\n", templatePath + "/log?version=" + activeID: "v1\n",
+		templatePath + "/log?version=" + newID: "v2\n", templatePath + "/log?version=" + activeID: "v1\n",
 		templatePath + "/log?version=old": "old\n",
-	}, ws)
+	}, append(templateVersions(), ws)...)
 	newest := loggedBuild{Number: 3, Transition: "start", Version: "v1", VersionID: activeID, Status: "failed", Error: "no quota"}
 	for name, tt := range map[string]struct {
 		in   getBuildLogsInput
@@ -72,7 +71,7 @@ func TestGetBuildLogsKeepsTheNewestAndNoSecret(t *testing.T) {
 func TestGetBuildLogsOfNothingYet(t *testing.T) {
 	ws := devWorkspace("Pending")
 	ws.Status.LatestBuild = nil
-	kube := fakeKube(t, interceptor.Funcs{}, rawTexts{devPath + "/log?": "", templatePath + "/versions": `{"items":null}`}, ws)
+	kube := fakeKube(t, interceptor.Funcs{}, rawTexts{devPath + "/log?": ""}, ws)
 	out, err := getBuildLogs(t.Context(), &toolset.Call{Kube: kube}, getBuildLogsInput{Namespace: "coder", Workspace: devName})
 	if err != nil || out.Message == "" || out.Truncated {
 		t.Errorf("the answer is %+v, %v", out, err)

@@ -40,6 +40,9 @@ func fakeKube(t *testing.T, funcs interceptor.Funcs, raw rawTexts, objects ...cl
 			return []string{value(obj.(*aggregationv1alpha1.CoderTemplate))}
 		})
 	}
+	builder.WithIndex(&aggregationv1alpha1.CoderTemplateVersion{}, "status.template", func(obj client.Object) []string {
+		return []string{obj.(*aggregationv1alpha1.CoderTemplateVersion).Status.Template}
+	})
 	builder.WithIndex(&aggregationv1alpha1.CoderWorkspace{}, "status.phase", func(obj client.Object) []string {
 		return []string{obj.(*aggregationv1alpha1.CoderWorkspace).Status.Phase}
 	})

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
@@ -164,40 +164,47 @@ type templateParameter struct {
 }
 
 // readTemplateVersions returns the newest versions, including archived ones.
-func readTemplateVersions(ctx context.Context, call *toolset.Call, namespace, name string, limit int) ([]aggregationv1alpha1.CoderTemplateVersion, error) {
+func readTemplateVersions(ctx context.Context, call *toolset.Call, namespace, name string) ([]aggregationv1alpha1.CoderTemplateVersion, error) {
+	if err := toolset.RequireObject(namespace, name); err != nil {
+		return nil, err
+	}
 	var list aggregationv1alpha1.CoderTemplateVersionList
-	query := url.Values{"limit": {strconv.Itoa(limit)}, "archived": {"true"}}
-	err := toolset.Aggregated(templatePlural, namespace, name, "versions", query).Decode(ctx, call.Kube, &list)
-	return list.Items, err
+	if err := call.Kube.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{"status.template": name}); err != nil {
+		return nil, callError("list", templateVersionsResource+"."+aggregationGroup, namespace, "", err)
+	}
+	slices.SortFunc(list.Items, func(a, b aggregationv1alpha1.CoderTemplateVersion) int {
+		return b.Status.CreatedAt.Compare(a.Status.CreatedAt.Time)
+	})
+	return list.Items, nil
 }
 
 // findTemplateVersion returns the version with this ID, or the newest one if id is empty.
 // If the version is not among the newest ones, only its ID is set.
-func findTemplateVersion(ctx context.Context, call *toolset.Call, namespace, name, id string) (aggregationv1alpha1.CoderTemplateVersion, error) {
-	const mostRead = 200
-	versions, err := readTemplateVersions(ctx, call, namespace, name, mostRead)
-	i := slices.IndexFunc(versions, func(v aggregationv1alpha1.CoderTemplateVersion) bool { return id == "" || v.ID == id })
+func findTemplateVersion(ctx context.Context, call *toolset.Call, namespace, name, id string) (aggregationv1alpha1.CoderTemplateVersionStatus, error) {
+	versions, err := readTemplateVersions(ctx, call, namespace, name)
+	i := slices.IndexFunc(versions, func(v aggregationv1alpha1.CoderTemplateVersion) bool { return id == "" || v.Status.ID == id })
 	switch {
 	case err != nil:
-		return aggregationv1alpha1.CoderTemplateVersion{}, err
+		return aggregationv1alpha1.CoderTemplateVersionStatus{}, err
 	case i >= 0:
-		return versions[i], nil
+		return versions[i].Status, nil
 	case id == "":
-		return aggregationv1alpha1.CoderTemplateVersion{}, toolset.UsageError(fmt.Sprintf("template %s in namespace %s has no version yet", name, namespace))
+		return aggregationv1alpha1.CoderTemplateVersionStatus{}, toolset.UsageError(fmt.Sprintf("template %s in namespace %s has no version yet", name, namespace))
 	default:
-		return aggregationv1alpha1.CoderTemplateVersion{ID: id}, nil
+		return aggregationv1alpha1.CoderTemplateVersionStatus{ID: id}, nil
 	}
 }
 
 func (d *templateDetails) addVersions(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) error {
-	versions, err := readTemplateVersions(ctx, call, tmpl.Namespace, tmpl.Name, shownVersions)
+	versions, err := readTemplateVersions(ctx, call, tmpl.Namespace, tmpl.Name)
 	if err != nil {
 		return d.without(ctx, err)
 	}
 	for _, v := range versions[:min(len(versions), shownVersions)] {
+		s := v.Status
 		d.Versions = append(d.Versions, templateVersion{
-			ID: v.ID, Name: toolset.CleanText(v.Name), Message: excerpt(v.Message), Status: v.Status, Error: excerpt(v.Error),
-			Active: v.Active, Archived: v.Archived, CreatedAt: timestampOf(&v.CreatedAt), CreatedBy: toolset.CleanText(v.CreatedBy),
+			ID: s.ID, Name: toolset.CleanText(s.VersionName), Message: excerpt(s.Message), Status: s.JobStatus, Error: excerpt(s.Error),
+			Active: s.Active, Archived: s.Archived, CreatedAt: timestampOf(&v.CreationTimestamp), CreatedBy: toolset.CleanText(s.CreatedBy),
 		})
 	}
 	return nil

@@ -14,18 +14,26 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-func templateVersions() aggregationv1alpha1.CoderTemplateVersionList {
+// templateVersions are the versions of the template dockerName.
+func templateVersions() []client.Object {
 	when := metav1.NewTime(time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC))
-	return aggregationv1alpha1.CoderTemplateVersionList{Items: []aggregationv1alpha1.CoderTemplateVersion{
-		{ID: newID, Name: "v2", Status: "failed", Error: "no provider", CreatedAt: when, CreatedBy: "ada"},
-		{ID: activeID, Name: "v1", Message: "first", Status: "succeeded", Active: true, CreatedAt: when},
-	}}
+	version := func(name string, age time.Duration, status aggregationv1alpha1.CoderTemplateVersionStatus) client.Object {
+		status.Template, status.VersionName, status.CreatedAt = dockerName, name, metav1.NewMicroTime(when.Add(-age))
+		return &aggregationv1alpha1.CoderTemplateVersion{ObjectMeta: metav1.ObjectMeta{
+			Name: dockerName + "." + name, Namespace: "coder", CreationTimestamp: metav1.NewTime(when.Add(-age)),
+		}, Status: status}
+	}
+	return []client.Object{
+		version("v1", time.Hour, aggregationv1alpha1.CoderTemplateVersionStatus{ID: activeID, Message: "first", JobStatus: "succeeded", Active: true}),
+		version("v2", 0, aggregationv1alpha1.CoderTemplateVersionStatus{ID: newID, JobStatus: "failed", Error: "no provider", CreatedBy: "ada"}),
+	}
 }
 
 func templateParameters() aggregationv1alpha1.CoderTemplateParameterList {
@@ -54,9 +62,8 @@ func TestGetTemplateTellsItAllButFilesAndValues(t *testing.T) {
 	}
 	tmpl.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Active", Message: "active"}}
 	kube := fakeKube(t, interceptor.Funcs{}, rawTexts{
-		templatePath + "/versions?archived=true&limit=10": asJSON(t, templateVersions()),
-		templatePath + "/parameters":                      asJSON(t, templateParameters()),
-	}, tmpl)
+		templatePath + "/parameters": asJSON(t, templateParameters()),
+	}, append(templateVersions(), tmpl)...)
 	out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +86,7 @@ func TestGetTemplateTellsItAllButFilesAndValues(t *testing.T) {
 		Presets: []string{"large"},
 		Versions: []templateVersion{
 			{ID: newID, Name: "v2", Status: "failed", Error: "no provider", CreatedAt: "2026-05-01T10:00:00Z", CreatedBy: "ada"},
-			{ID: activeID, Name: "v1", Message: "first", Status: "succeeded", Active: true, CreatedAt: "2026-05-01T10:00:00Z"},
+			{ID: activeID, Name: "v1", Message: "first", Status: "succeeded", Active: true, CreatedAt: "2026-05-01T09:00:00Z"},
 		},
 	}
 	wantEqual(t, want, out.Template, cmp.AllowUnexported(templateDetails{}))
@@ -98,22 +105,30 @@ func TestGetTemplateWithoutItsParts(t *testing.T) {
 		err  error
 		want string
 	}{
-		"forbidden":   {forbidden("codertemplates/versions"), `could not read codertemplates/versions.aggregation.coder.com coder/coder.docker: user "" may not get codertemplates/versions.aggregation.coder.com`},
-		"not served":  {apierrors.NewNotFound(aggregationv1alpha1.Resource("codertemplates"), "x"), "could not read codertemplates/versions.aggregation.coder.com coder/coder.docker: this cluster does not serve it"},
-		"unavailable": {apierrors.NewServiceUnavailable("dial tcp 10.0.0.1: refused"), "could not read codertemplates/versions.aggregation.coder.com coder/coder.docker: it is not available now: dial tcp (address): refused"},
+		"forbidden":   {forbidden("codertemplates/parameters"), `could not read codertemplates/parameters.aggregation.coder.com coder/coder.docker: user "" may not get codertemplates/parameters.aggregation.coder.com`},
+		"not served":  {apierrors.NewNotFound(aggregationv1alpha1.Resource("codertemplates"), "x"), "could not read codertemplates/parameters.aggregation.coder.com coder/coder.docker: this cluster does not serve it"},
+		"unavailable": {apierrors.NewServiceUnavailable("dial tcp 10.0.0.1: refused"), "could not read codertemplates/parameters.aggregation.coder.com coder/coder.docker: it is not available now: dial tcp (address): refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kube := fakeKube(t, interceptor.Funcs{}, nil, dockerTemplate())
 			kube.Raw = refusing{tt.err}.Get
 			out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
-			if err != nil || len(out.Template.Notes) != 2 || out.Template.Notes[1] != tt.want {
+			if err != nil || len(out.Template.Notes) != 1 || out.Template.Notes[0] != tt.want {
 				t.Errorf("the notes are %q, %v; want %q", out.Template.Notes, err, tt.want)
 			}
 		})
 	}
-	kube := fakeKube(t, interceptor.Funcs{}, nil, dockerTemplate())
+	refused := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return forbidden("codertemplateversions")
+	}}
+	kube := fakeKube(t, refused, rawTexts{templatePath + "/parameters": "{}"}, dockerTemplate())
+	out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
+	if err != nil || len(out.Template.Notes) != 1 || !strings.Contains(out.Template.Notes[0], "may not list codertemplateversions.aggregation.coder.com") {
+		t.Errorf("without the versions, the notes are %q, %v", out.Template.Notes, err)
+	}
+	kube = fakeKube(t, interceptor.Funcs{}, nil, dockerTemplate())
 	kube.Raw = refusing{context.Canceled}.Get
-	_, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
+	_, err = getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a call that is cancelled ends with %v", err)
 	}
@@ -129,8 +144,13 @@ func TestGetTemplateIsBounded(t *testing.T) {
 	for i := range shownParameters + 1 {
 		parameters.Items = append(parameters.Items, aggregationv1alpha1.CoderTemplateParameter{Name: fmt.Sprint(i), Options: make([]aggregationv1alpha1.CoderTemplateParameterOption, shownOptions+1)})
 	}
-	versions := aggregationv1alpha1.CoderTemplateVersionList{Items: make([]aggregationv1alpha1.CoderTemplateVersion, shownVersions+1)}
-	kube := fakeKube(t, interceptor.Funcs{}, rawTexts{templatePath + "/versions": asJSON(t, versions), templatePath + "/parameters": asJSON(t, parameters)}, tmpl)
+	objects := []client.Object{tmpl}
+	for i := range shownVersions + 1 {
+		objects = append(objects, &aggregationv1alpha1.CoderTemplateVersion{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("%s.v%d", dockerName, i), Namespace: "coder",
+		}, Status: aggregationv1alpha1.CoderTemplateVersionStatus{Template: dockerName}})
+	}
+	kube := fakeKube(t, interceptor.Funcs{}, rawTexts{templatePath + "/parameters": asJSON(t, parameters)}, objects...)
 	out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +189,7 @@ func TestGetTemplateWithLongOptions(t *testing.T) {
 		}},
 		"descriptions": {described, 29, 0, []string{"parameters: 29 of 60 are shown; the files of the template have all"}},
 	} {
-		raw := rawTexts{templatePath + "/versions": `{"items":null}`, templatePath + "/parameters": asJSON(t, tt.list)}
+		raw := rawTexts{templatePath + "/parameters": asJSON(t, tt.list)}
 		kube := fakeKube(t, interceptor.Funcs{}, raw, dockerTemplate())
 		out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
 		if err != nil {
@@ -185,7 +205,7 @@ func TestGetTemplateWithLongOptions(t *testing.T) {
 
 func TestTemplatesThatAreBareHaveNoNull(t *testing.T) {
 	bare := &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: dockerName}}
-	raw := rawTexts{templatesPath: `{"items":null}`, templatePath + "/versions": `{"items":null}`, templatePath + "/parameters": `{"items":null}`}
+	raw := rawTexts{templatesPath: `{"items":null}`, templatePath + "/parameters": `{"items":null}`}
 	s := connectTools(t, toolset.Env{Kube: fakeKube(t, interceptor.Funcs{}, raw, bare)})
 	object := map[string]any{"namespace": "coder", "name": dockerName}
 	for tool, arguments := range map[string]map[string]any{"get_template": object, "list_templates": {}} {

@@ -31,7 +31,7 @@ func TestGetTemplateShowsRequestedFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tmpl := dockerTemplate()
 			tmpl.Spec.Files = source
-			kube := fakeKube(t, interceptor.Funcs{}, rawTexts{templatePath + "/versions": `{}`, templatePath + "/parameters": `{}`}, tmpl)
+			kube := fakeKube(t, interceptor.Funcs{}, rawTexts{templatePath + "/parameters": `{}`}, tmpl)
 			out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName, Files: tt.patterns})
 			if err != nil || len(out.Template.Files) != len(source) {
 				t.Fatalf("the answer is %+v, %v", out, err)

@@ -336,8 +336,8 @@ func promoteTemplateVersion(ctx context.Context, call *toolset.Call, in promoteT
 // caller may read them.
 func promotionQuestion(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, id string) string {
 	name := "version " + id
-	if v, err := findTemplateVersion(ctx, call, tmpl.Namespace, tmpl.Name, id); err == nil && v.Name != "" {
-		name = fmt.Sprintf("version %q (%s)", toolset.CleanText(v.Name), id)
+	if v, err := findTemplateVersion(ctx, call, tmpl.Namespace, tmpl.Name, id); err == nil && v.VersionName != "" {
+		name = fmt.Sprintf("version %q (%s)", toolset.CleanText(v.VersionName), id)
 	}
 	return fmt.Sprintf("Make %s the active one of template %s, in place of version %q, which is active now? Workspaces are built from it from now on.",
 		name, tmpl.Name, tmpl.Status.ActiveVersionName)

@@ -267,15 +267,14 @@ func TestPromoteTemplateVersion(t *testing.T) {
 }
 
 func TestPromoteTemplateVersionNamesBothVersions(t *testing.T) {
-	versions := rawTexts{templatePath + "/versions?archived=true&limit=200": asJSON(t, templateVersions())}
 	for name, tt := range map[string]struct {
-		raw  rawTexts
-		want string
+		versions []client.Object
+		want     string
 	}{
-		"by their names":                     {versions, `Make version "v2" (` + newID + `) the active one of template coder.docker, in place of version "v1", which is active now?`},
+		"by their names":                     {templateVersions(), `Make version "v2" (` + newID + `) the active one of template coder.docker, in place of version "v1", which is active now?`},
 		"as far as the caller may read them": {nil, `Make version ` + newID + ` the active one of template coder.docker, in place of version "v1", which is active now?`},
 	} {
-		got := promotionQuestion(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, tt.raw)}, dockerTemplate(), newID)
+		got := promotionQuestion(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil, tt.versions...)}, dockerTemplate(), newID)
 		if !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%s: the question is %s", name, got)
 		}

@@ -20,7 +20,7 @@ import (
 const (
 	templatePlural             = "codertemplates"
 	templateResource           = templatePlural + "." + aggregationGroup
-	templateVersionsResource   = templatePlural + "/versions"
+	templateVersionsResource   = "codertemplateversions"
 	templateParametersResource = templatePlural + "/parameters"
 )
 
@@ -36,7 +36,7 @@ func addTemplates(s *toolset.Set) {
 		Description: "Shows conditions, parameters, the newest versions, and files.",
 		Toolset:     toolset.Templates, Effect: toolset.Reads, Idempotent: true,
 		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
-		Uses:   []callers.Right{callers.AggregatedRight("get", templateVersionsResource), callers.AggregatedRight("get", templateParametersResource)},
+		Uses:   []callers.Right{callers.AggregatedRight("list", templateVersionsResource), callers.AggregatedRight("get", templateParametersResource)},
 	}, getTemplate)
 	toolset.Add(s, toolset.Definition{
 		Name: "set_template_running", Title: "Start or stop a template",
@@ -57,7 +57,7 @@ func addTemplates(s *toolset.Set) {
 		Description: "Makes a built version active, also to roll back.",
 		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true,
 		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural), callers.AggregatedRight("update", templatePlural)},
-		Uses:   []callers.Right{callers.AggregatedRight("get", templateVersionsResource)},
+		Uses:   []callers.Right{callers.AggregatedRight("list", templateVersionsResource)},
 	}, promoteTemplateVersion)
 }
 

@@ -85,7 +85,7 @@ func addWorkspaces(s *toolset.Set) {
 		Description: "Shows the end of a workspace's or template's build log, or what an agent's scripts wrote.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
 		OneOf: []callers.Right{callers.AggregatedRight("get", workspaceLogResource), callers.AggregatedRight("get", templateLogResource)},
-		Uses:  []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("get", templateVersionsResource)},
+		Uses:  []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("list", templateVersionsResource)},
 	}, getBuildLogs)
 }
 

@@ -1,6 +1,10 @@
 -- Makes workspaces after the one that Coder built, until there are :total of them beside it: each with its build, its job,
--- its resource and an agent that is connected, spread over twenty owners.
+-- its resource and, if the model has one, an agent that is connected, spread over twenty owners. With -v running=N the
+-- workspaces after the first N are stopped.
 \set ON_ERROR_STOP on
+\if :{?running} \else
+\set running :total
+\endif
 BEGIN;
 
 -- copy_rows inserts a copy of the rows of a table for each row of a query that gives column "source", the id of the row
@@ -20,7 +24,7 @@ CREATE TEMP TABLE model AS
     FROM workspaces w
     JOIN workspace_builds b ON b.workspace_id = w.id AND b.build_number = 1
     JOIN workspace_resources r ON r.job_id = b.job_id
-    JOIN workspace_agents a ON a.resource_id = r.id
+    LEFT JOIN workspace_agents a ON a.resource_id = r.id
    WHERE w.name = 'hello';
 
 CREATE TEMP TABLE owners AS
@@ -34,6 +38,7 @@ INSERT INTO organization_members (user_id, organization_id, created_at, updated_
 
 CREATE TEMP TABLE copies AS
   SELECT k AS n, 'ws-' || lpad(k::text, 6, '0') AS name, owners.id AS owner,
+         CASE WHEN k <= :running THEN 'start' ELSE 'stop' END AS transition,
          gen_random_uuid() AS workspace, gen_random_uuid() AS build, gen_random_uuid() AS job, gen_random_uuid() AS resource,
          gen_random_uuid() AS agent, gen_random_uuid() AS log_source
     FROM generate_series((SELECT count(*) FROM workspaces WHERE name LIKE 'ws-%') + 1, :total) k
@@ -43,7 +48,7 @@ SELECT pg_temp.copy_rows('workspaces', $$
 SELECT pg_temp.copy_rows('provisioner_jobs', $$
   SELECT model.job AS source, jsonb_build_object('id', c.job, 'initiator_id', c.owner, 'input', jsonb_build_object('workspace_build_id', c.build)) AS change FROM copies c, model $$);
 SELECT pg_temp.copy_rows('workspace_builds', $$
-  SELECT model.build AS source, jsonb_build_object('id', c.build, 'workspace_id', c.workspace, 'job_id', c.job, 'initiator_id', c.owner) AS change FROM copies c, model $$);
+  SELECT model.build AS source, jsonb_build_object('id', c.build, 'workspace_id', c.workspace, 'job_id', c.job, 'initiator_id', c.owner, 'transition', c.transition) AS change FROM copies c, model $$);
 SELECT pg_temp.copy_rows('workspace_resources', $$
   SELECT model.resource AS source, jsonb_build_object('id', c.resource, 'job_id', c.job) AS change FROM copies c, model $$);
 ANALYZE workspaces, provisioner_jobs, workspace_builds, workspace_resources;

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -43,7 +44,10 @@ func newMirrored(b *testing.B, client *coderd.Client) *mirrored {
 	}
 	config := registry.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}
 	m.mirror = mirror.New(mirror.Config{
-		Connections: provider, Records: kept, Board: m.board, Metrics: metrics,
+		Connections: provider, Records: kept, Board: m.board, Metrics: metrics, Hints: &mirror.Hints{}, Clock: clock.RealClock{}, Timing: mirror.DefaultTiming(),
+		Held: func() bool { return true }, Released: func(string) bool { return false }, Members: func([]connections.Member) {},
+		Unsettled: func(types.NamespacedName, coderd.Workspace) bool { return false },
+		Gone:      func(types.NamespacedName, uuid.UUID) {}, Built: func(types.NamespacedName, uuid.UUID) {},
 		Workspaces: mirror.Resource[coderd.Workspace]{
 			Store: kept.Workspaces,
 			Kind:  workspace.New(workspace.Config{Config: config}),

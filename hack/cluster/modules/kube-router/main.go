@@ -4,15 +4,19 @@ package main
 
 import (
 	"context"
+	"maps"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/cloudnativelabs/kube-router/v2/pkg/controllers/netpol"
 	"github.com/cloudnativelabs/kube-router/v2/pkg/healthcheck"
 	"github.com/cloudnativelabs/kube-router/v2/pkg/options"
+	"github.com/cloudnativelabs/kube-router/v2/pkg/utils"
 	"github.com/spf13/pflag"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -50,6 +54,9 @@ func run(ctx context.Context, config *options.KubeRouterConfig) error {
 	if err != nil {
 		return err
 	}
+	for family, all := range sets {
+		sets[family] = ownSets{all, family}
+	}
 	controller, err := netpol.NewNetworkPolicyController(client, config, pods, policies, namespaces, &sync.Mutex{}, tables, sets)
 	if err != nil {
 		return err
@@ -71,4 +78,20 @@ func run(ctx context.Context, config *options.KubeRouterConfig) error {
 	controller.Run(beats, ctx.Done(), &running)
 	running.Wait()
 	return nil
+}
+
+// ownSets are the sets of one family. Without it, release 2.1.0 also remembers those of the other family, and writes them as they
+// were: with both families, a new pod stayed in no set, so that it could reach nothing that a policy allows.
+type ownSets struct {
+	utils.IPSetHandler
+	family v1.IPFamily
+}
+
+// Save implements utils.IPSetHandler.
+func (s ownSets) Save() error {
+	err := s.IPSetHandler.Save()
+	maps.DeleteFunc(s.Sets(), func(name string, _ *utils.Set) bool {
+		return strings.HasPrefix(name, utils.IPv6SetPrefix+":") != (s.family == v1.IPv6Protocol)
+	})
+	return err
 }

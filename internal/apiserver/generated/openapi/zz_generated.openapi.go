@@ -35,7 +35,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.CoderTemplateStatus{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref),
 		v1alpha1.CoderTemplateVersion{}.OpenAPIModelName():                  schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersion(ref),
 		v1alpha1.CoderTemplateVersionList{}.OpenAPIModelName():              schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionList(ref),
-		v1alpha1.CoderTemplateVersionOptions{}.OpenAPIModelName():           schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionOptions(ref),
+		v1alpha1.CoderTemplateVersionStatus{}.OpenAPIModelName():            schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionStatus(ref),
 		v1alpha1.CoderUser{}.OpenAPIModelName():                             schema_coder_k8s_api_aggregation_v1alpha1_CoderUser(ref),
 		v1alpha1.CoderUserList{}.OpenAPIModelName():                         schema_coder_k8s_api_aggregation_v1alpha1_CoderUserList(ref),
 		v1alpha1.CoderUserOrganization{}.OpenAPIModelName():                 schema_coder_k8s_api_aggregation_v1alpha1_CoderUserOrganization(ref),
@@ -63,6 +63,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.TemplateTestState{}.OpenAPIModelName():                     schema_coder_k8s_api_aggregation_v1alpha1_TemplateTestState(ref),
 		v1alpha1.TemplateVariable{}.OpenAPIModelName():                      schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariable(ref),
 		v1alpha1.TemplateVariableSource{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariableSource(ref),
+		v1alpha1.TemplateVersions{}.OpenAPIModelName():                      schema_coder_k8s_api_aggregation_v1alpha1_TemplateVersions(ref),
 		v1alpha1.WorkspaceAgent{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceAgent(ref),
 		v1alpha1.WorkspaceApp{}.OpenAPIModelName():                          schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceApp(ref),
 		v1alpha1.WorkspaceBuild{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceBuild(ref),
@@ -1261,7 +1262,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded, FilesAvailable if spec.files cannot be shown, and Truncated if the object is too large to be stored.",
+							Description: "conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded, FilesAvailable if spec.files cannot be shown, VersionsTruncated if it has versions without a CoderTemplateVersion, and Truncated if the object is too large to be stored.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1284,82 +1285,41 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersion(ref common.R
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplateVersion is one version of a template.",
+				Description: "CoderTemplateVersion is one version of a template. It is read-only: versions are created with a change of a CoderTemplate, or in Coder, and are made active with codertemplates/promote.\n\nIts name is <organization>.<template>.<version>: the name of the CoderTemplate, and the name of the version. A name in Coder may have capitals, underscores and dots. If it has any, or more than 63 characters, the last part is the name in lower case with dashes instead, cut to 53 characters, followed by two hyphens and the first eight digits of the id: Fix_Bug.2 becomes fix-bug-2--1a2b3c4d. An object keeps its name if the version is renamed in Coder.\n\nThere are objects for the newest 100 versions of a template, and for its active and its requested version. If there are more, the CoderTemplate has the condition VersionsTruncated.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
-					"id": {
+					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "id is the UUID of the version in Coder, as in spec.versionID of a template.",
-							Default:     "",
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
-					"name": {
+					"apiVersion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name is unique within the template.",
-							Default:     "",
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
-					"message": {
+					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message describes the version.",
-							Type:        []string{"string"},
-							Format:      "",
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the status of the version's build: pending, running, succeeded, failed, canceling or canceled.",
-							Default:     "",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"error": {
-						SchemaProps: spec.SchemaProps{
-							Description: "error is the error of the build, if it failed.",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"active": {
-						SchemaProps: spec.SchemaProps{
-							Description: "active is true if workspaces are built from the version.",
-							Default:     false,
-							Type:        []string{"boolean"},
-							Format:      "",
-						},
-					},
-					"archived": {
-						SchemaProps: spec.SchemaProps{
-							Description: "archived is true if the version is hidden from users.",
-							Default:     false,
-							Type:        []string{"boolean"},
-							Format:      "",
-						},
-					},
-					"createdAt": {
-						SchemaProps: spec.SchemaProps{
-							Description: "createdAt is when the version was created.",
-							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
-						},
-					},
-					"createdBy": {
-						SchemaProps: spec.SchemaProps{
-							Description: "createdBy is the Coder username of the user who created the version.",
-							Type:        []string{"string"},
-							Format:      "",
+							Description: "status is the version as it is in Coder.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.CoderTemplateVersionStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
-				Required: []string{"id", "name", "status", "active", "archived", "createdAt"},
 			},
 		},
 		Dependencies: []string{
-			metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.CoderTemplateVersionStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -1367,7 +1327,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionList(ref comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplateVersionList is the response to a GET of the subresource versions of codertemplates: the versions of one template, the newest first. If there are more, metadata.continue is the value of the query parameter after for the next request, and metadata.remainingItemCount is their number.",
+				Description: "CoderTemplateVersionList is a list of versions.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1392,7 +1352,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionList(ref comm
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "items are the versions, the newest first.",
+							Description: "items are the versions.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1412,51 +1372,116 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionList(ref comm
 	}
 }
 
-func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplateVersionOptions are the query parameters of a GET of the subresource versions of codertemplates.",
+				Description: "CoderTemplateVersionStatus is a version of a template as it is in Coder.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
-					"kind": {
+					"id": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Description: "id is the UUID of the version in Coder, as in spec.versionID of a template.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
-					"apiVersion": {
+					"versionName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Description: "versionName is the current name of the version in Coder, which is unique within the template.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
-					"limit": {
+					"template": {
 						SchemaProps: spec.SchemaProps{
-							Description: "limit is the maximum number of versions to return, from 1 to 200. The default is 50.",
-							Type:        []string{"integer"},
-							Format:      "int32",
+							Description: "template is the name of its CoderTemplate.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
-					"after": {
+					"active": {
 						SchemaProps: spec.SchemaProps{
-							Description: "after is the UUID of a version. Only older versions are returned.",
-							Type:        []string{"string"},
+							Description: "active is true if workspaces are built from the version.",
+							Default:     false,
+							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"archived": {
 						SchemaProps: spec.SchemaProps{
-							Description: "archived includes archived versions.",
+							Description: "archived is true if the version is hidden from users.",
+							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
+					"jobStatus": {
+						SchemaProps: spec.SchemaProps{
+							Description: "jobStatus is the status of the version's build: pending, running, succeeded, failed, canceling or canceled.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"error": {
+						SchemaProps: spec.SchemaProps{
+							Description: "error is the error of the build, if it failed: that of Terraform, if its log has one. It has at most 1024 bytes.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message describes the version. It has at most 1024 bytes.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"createdBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "createdBy is the Coder username of the user who created the version.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"createdAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "createdAt is when the version was created. It orders versions of the same second.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"startedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "startedAt is when its build started.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"completedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "completedAt is when its build ended.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"fileID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "fileID is the UUID of its source in Coder. Versions with the same fileID have the same source.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"sourceSHA256": {
+						SchemaProps: spec.SchemaProps{
+							Description: "sourceSHA256 is the SHA-256 hash of its source, the archive that codertemplateversions/files returns. It is set if the operator has read the source: for versions that were active or requested while it ran.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
+				Required: []string{"active", "archived"},
 			},
 		},
+		Dependencies: []string{
+			metav1.MicroTime{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -3124,6 +3149,48 @@ func schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariableSource(ref common
 		},
 		Dependencies: []string{
 			v1alpha1.SecretKeySelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_TemplateVersions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TemplateVersions are the versions of a template that are served as CoderTemplateVersions. They are stored in the record of the template.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"readAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ReadAt is when the versions were read from Coder that changed Items.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the versions, the newest first. They have a name and the fields of the status that do not depend on the template.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.CoderTemplateVersion{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"more": {
+						SchemaProps: spec.SchemaProps{
+							Description: "More is true if the template has more versions.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"readAt"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CoderTemplateVersion{}.OpenAPIModelName(), metav1.MicroTime{}.OpenAPIModelName()},
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // largeObject is an object of which every field is as long as the client of Coder permits: 256 bytes for a
@@ -80,6 +81,7 @@ func largeObjects(char string) map[string]largeObject {
 // TestEveryFieldAtItsLimit checks that the largest object of each kind has a record that kube-apiserver
 // accepts, also if a client has set as much metadata as it may. Its name, spec and conditions are complete.
 func TestEveryFieldAtItsLimit(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	controlPlane := types.NamespacedName{Namespace: "team", Name: "prod"}
 	for name, c := range map[string]struct{ char, annotation string }{
 		"plain": {"x", ""}, "each byte needs seven": {"<", ""}, "with metadata": {"x", strings.Repeat(`"`, 155<<10)},

@@ -43,6 +43,10 @@ func conditionsOf(s *snapshot, observed int64, before []metav1.Condition, now ti
 	if s.source.problem != "" {
 		add(aggregationv1alpha1.ConditionFilesAvailable, registry.False(s.source.reason, s.source.problem))
 	}
+	if s.versions.More {
+		add(aggregationv1alpha1.ConditionVersionsTruncated, registry.True(aggregationv1alpha1.ReasonTooManyVersions,
+			"the template has older versions without a CoderTemplateVersion; archived ones and their files are in Coder"))
+	}
 	return out
 }
 

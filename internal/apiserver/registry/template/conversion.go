@@ -20,7 +20,7 @@ func (k *Kind) Object(
 	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record, previous records.Object,
 ) (records.Object, error) {
 	old, _ := previous.(object)
-	s, err := k.load(ctx, connection, item, record, shownIn(old))
+	s, err := k.load(ctx, connection, item, record, shownIn(old), old)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +57,7 @@ func (k *Kind) fromCoder(s *snapshot, old object) object {
 	}
 	tmpl.Status.Candidate = candidateOf(s)
 	tmpl.Status.History = historyOf(s, old)
+	tmpl.Status.Versions = s.versions
 	tmpl.Status.Conditions = conditionsOf(s, tmpl.Status.ObservedGeneration, before, k.Clock.Now())
 	k.showDeletion(tmpl, before)
 	return tmpl

@@ -165,7 +165,7 @@ func (d *decision) read(ctx context.Context) error {
 		return fault(d.was.Name, err)
 	}
 	k.versions.forget(d.connection.ControlPlane, d.id)
-	s, err := k.load(ctx, d.connection, t, d.record, shownIn(d.was))
+	s, err := k.load(ctx, d.connection, t, d.record, shownIn(d.was), d.was)
 	if err != nil {
 		return fault(d.was.Name, err)
 	}

@@ -1,6 +1,6 @@
 // Package template implements CoderTemplate: conversion from the Coder API, conditions, validation,
 // table, the requests to Coder for each verb, the promotion of built versions, and the subresources
-// files, versions, parameters, promote and log.
+// files, parameters, promote and log. It also implements CoderTemplateVersion, which is read-only.
 //
 // A candidate is the requested version while spec.activation is Manual or AfterTest: it becomes active
 // only by a promotion, which is a change of spec.versionID, or with AfterTest when its tests have succeeded.
@@ -55,8 +55,10 @@
 //   - decide (decide.go) is the only place that decides what an update means: difference, permission, plan. A dry
 //     run ends there, and apply (update.go) makes the change. A change that asks Coder is based on the template as it is
 //     there: if it differs from the object, the newer object is stored first.
-//   - The subresources versions, parameters and log read from Coder each time, so they may
+//   - The subresources parameters and log read from Coder each time, so they may
 //     be newer than the object.
 //   - The first version is active before it is built, because a template in Coder cannot
 //     exist without a version. The conditions report the result of its build.
+//   - CoderTemplateVersions are calculated from the templates, which carry their versions, and have no state of their own. All replicas number the
+//     changes of one write in the same way (versionstorage.go).
 package template

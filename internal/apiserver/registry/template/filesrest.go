@@ -54,10 +54,44 @@ func (r *filesREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var err error
 		if req.Method == http.MethodGet {
-			err = files.get(ctx, w, req)
+			err = files.get(ctx, w, req, req.URL.Query().Get("version"))
 		} else {
 			err = files.put(ctx, w, req)
 		}
+		coderfault.Name(ctx, &err)
+		if err != nil {
+			responder.Error(err)
+		}
+	}), nil
+}
+
+// versionFilesREST implements codertemplateversions/files: the archive of the version's source, as codertemplates/files returns it.
+type versionFilesREST struct {
+	*filesREST
+	versions rest.Getter
+}
+
+// ConnectMethods implements rest.Connecter. In RBAC, it is the verb get.
+func (r *versionFilesREST) ConnectMethods() []string { return []string{http.MethodGet} }
+
+// Connect implements rest.Connecter.
+func (r *versionFilesREST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (_ http.Handler, err error) {
+	defer coderfault.Name(ctx, &err)
+	obj, err := r.versions.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	version, err := versionInfo.Cast(obj)
+	if err != nil {
+		return nil, err
+	}
+	found, err := r.subject(ctx, version.Status.Template)
+	if err != nil {
+		return nil, err
+	}
+	files := &filesRequest{filesREST: r.filesREST, subject: found, responder: responder}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		err := files.get(ctx, w, req, version.Status.ID)
 		coderfault.Name(ctx, &err)
 		if err != nil {
 			responder.Error(err)
@@ -72,8 +106,9 @@ type filesRequest struct {
 	responder rest.Responder
 }
 
-func (r *filesRequest) get(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
-	file, err := r.fileOf(ctx, req.URL.Query().Get("version"))
+// get sends the archive of a version, or the one that spec.files shows.
+func (r *filesRequest) get(ctx context.Context, w http.ResponseWriter, req *http.Request, version string) error {
+	file, err := r.fileOf(ctx, version)
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func (k *Kind) strategy() strategy { return strategy{registry.NewStrategy(k.Type
 func AddToScheme(s *runtime.Scheme) error {
 	return errors.Join(
 		info.AddToScheme(s),
-		registry.AddOptions[aggregationv1alpha1.CoderTemplateVersionOptions](s),
+		versionInfo.AddToScheme(s),
 		registry.AddOptions[aggregationv1alpha1.CoderTemplateParameterOptions](s),
 		registry.AddOptions[aggregationv1alpha1.CoderTemplateLogOptions](s),
 	)

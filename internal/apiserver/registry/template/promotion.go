@@ -70,14 +70,14 @@ func (r *promoteREST) versionNamed(ctx context.Context, name string, asked *aggr
 	if err != nil {
 		return "", err
 	}
-	versions, err := found.versions(ctx, true)
+	versions, err := found.Connection.Client.AllTemplateVersions(ctx, found.ID)
 	if err != nil {
-		return "", err
+		return "", fault(name, err)
 	}
 	i := slices.IndexFunc(versions, func(v coderd.TemplateVersion) bool { return v.Name == asked.VersionName })
 	if i < 0 {
-		missing := apierrors.NewNotFound(aggregationv1alpha1.Resource(Plural+"/versions"), asked.VersionName)
-		missing.ErrStatus.Message = fmt.Sprintf("template %q has no version %q; the subresource versions lists all versions", name, asked.VersionName)
+		missing := apierrors.NewNotFound(aggregationv1alpha1.Resource(VersionPlural), asked.VersionName)
+		missing.ErrStatus.Message = fmt.Sprintf("template %q has no version %q; its CoderTemplateVersions are the newest ones", name, asked.VersionName)
 		return "", missing
 	}
 	id := versions[i].ID.String()

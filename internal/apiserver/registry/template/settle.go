@@ -31,7 +31,7 @@ func (k *Kind) Settle(
 	if record.DeletionDue() {
 		return k.settleDeletion(ctx, connection, item, record)
 	}
-	p, _, err := k.versions.read(ctx, connection, item, in.Release)
+	p, _, err := k.versions.read(ctx, connection, item, in.Release, false)
 	if err != nil {
 		return false, err
 	}

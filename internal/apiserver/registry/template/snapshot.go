@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -23,6 +24,8 @@ type snapshot struct {
 	// has no ID and no status.
 	shown  coderd.TemplateVersion
 	source source
+	// versions are those with an object of their own.
+	versions *aggregationv1alpha1.TemplateVersions
 }
 
 // waits reports whether the requested version was not created in Coder yet.
@@ -39,16 +42,16 @@ func (s *snapshot) refused() string {
 	return s.intent.Release.Refused
 }
 
-// load reads the data that belongs to a template. The known source may be nil.
+// load reads the data that belongs to a template. The known source and the previous object may be nil.
 func (k *Kind) load(
 	ctx context.Context, connection connections.Connection, t coderd.Template, record *metadata.Record,
-	known *source,
+	known *source, old object,
 ) (*snapshot, error) {
 	in, err := intentOf(record)
 	if err != nil {
 		return nil, err
 	}
-	p, fresh, err := k.versions.read(ctx, connection, t, in.Release)
+	p, fresh, err := k.versions.read(ctx, connection, t, in.Release, old == nil || old.Status.Versions == nil)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +72,11 @@ func (k *Kind) load(
 	} else {
 		s.latest = k.withCause(ctx, connection, s.latest)
 	}
-	s.source, err = readSource(ctx, connection, s.shown.FileID, known, fresh)
-	return s, err
+	if s.source, err = readSource(ctx, connection, s.shown.FileID, known, fresh); err != nil {
+		return nil, err
+	}
+	s.versions = k.versionsOf(ctx, s, old)
+	return s, nil
 }
 
 // shownOf returns the version whose source spec.files shows: the requested one, or the active one.

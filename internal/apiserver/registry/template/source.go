@@ -28,6 +28,8 @@ type source struct {
 	inline    bool
 	fileCount int
 	size      int64
+	// hash is that of the archive, if it was read just now.
+	hash string
 	// reason and problem explain why files is empty.
 	reason, problem string
 }
@@ -35,7 +37,7 @@ type source struct {
 // sourceOf returns the source of an archive.
 func sourceOf(file uuid.UUID, archive *coderd.Archive) source {
 	summary := archive.Summary()
-	s := source{file: file, fileCount: summary.Files, size: summary.Bytes}
+	s := source{file: file, fileCount: summary.Files, size: summary.Bytes, hash: archive.SHA256}
 	switch {
 	case summary.TextBytes > maxInlineBytes, len(archive.TextFiles()) < summary.TextFiles:
 		s.reason = aggregationv1alpha1.ReasonFilesTooLarge
@@ -248,7 +250,7 @@ func (k *Kind) objectWith(
 	if known == nil {
 		known = shownIn(old)
 	}
-	s, err := k.load(ctx, connection, t, record, known)
+	s, err := k.load(ctx, connection, t, record, known, old)
 	if err != nil {
 		return nil, err
 	}

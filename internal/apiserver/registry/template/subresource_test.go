@@ -32,29 +32,6 @@ func (f *fixture) read(subresource, name, query string) (runtime.Object, error) 
 	return storage.Get(f.ctx, name, options)
 }
 
-// messages returns the messages of the listed versions, with "*" at the active one and "-" at
-// archived ones.
-func (f *fixture) messages(query string) (messages []string, next string, left int64) {
-	f.t.Helper()
-	obj, err := f.read("versions", "coder.starter", query)
-	f.must(err)
-	list := obj.(*aggregationv1alpha1.CoderTemplateVersionList)
-	for _, v := range list.Items {
-		if v.ID == "" || v.Name == "" || v.CreatedAt.IsZero() {
-			f.t.Errorf("version %+v", v)
-		}
-		text := v.Message
-		if v.Active {
-			text += "*"
-		}
-		if v.Archived {
-			text += "-"
-		}
-		messages = append(messages, text)
-	}
-	return messages, list.Continue, ptr.Deref(list.RemainingItemCount, 0)
-}
-
 // foreign returns the ID of a version of another template.
 func (f *fixture) foreign() string {
 	return f.coder.AddTemplateVersion(f.coder.AddTemplate("coder", "other", nil), "", nil).String()
@@ -78,54 +55,6 @@ func (f *fixture) refuses(subresource string, cases map[string]func(error) bool)
 	defer f.coder.Fail(coderdtest.Fault{Status: 502})()
 	if _, err := f.read(subresource, "coder.starter", ""); !apierrors.IsServiceUnavailable(err) {
 		f.t.Errorf("%s of a Coder that does not answer: %v", subresource, err)
-	}
-}
-
-func TestVersions(t *testing.T) {
-	f := newFixture(t)
-	var ids []uuid.UUID
-	for _, message := range []string{"two", "three", "four", "five"} {
-		ids = append(ids, f.coder.AddTemplateVersion(f.starter, message, nil))
-	}
-	f.must(f.watcher.SetActiveVersion(f.ctx, f.starter, ids[1]))
-	f.must(f.watcher.ArchiveVersion(f.ctx, ids[2]))
-
-	all, next, left := f.messages("")
-	if diff := cmp.Diff([]string{"five", "three*", "two", ""}, all); diff != "" || next != "" || left != 0 {
-		t.Errorf("versions (-want +got), then %q and %d more:\n%s", next, left, diff)
-	}
-	archived, _, _ := f.messages("archived=true")
-	if diff := cmp.Diff([]string{"five", "four-", "three*", "two", ""}, archived); diff != "" {
-		t.Errorf("with the archived ones (-want +got):\n%s", diff)
-	}
-	first, next, left := f.messages("limit=2")
-	if diff := cmp.Diff([]string{"five", "three*"}, first); diff != "" || next != ids[1].String() || left != 2 {
-		t.Errorf("the first two (-want +got), then %q and %d more:\n%s", next, left, diff)
-	}
-	// The last version of the first page is archived before the next page is read.
-	f.must(f.watcher.SetActiveVersion(f.ctx, f.starter, ids[3]))
-	f.must(f.watcher.ArchiveVersion(f.ctx, ids[1]))
-	second, next, left := f.messages("limit=2&after=" + next)
-	if diff := cmp.Diff([]string{"two", ""}, second); diff != "" || next != "" || left != 0 {
-		t.Errorf("the next two (-want +got), then %q and %d more:\n%s", next, left, diff)
-	}
-	f.refuses("versions", map[string]func(error) bool{
-		"after=x": apierrors.IsBadRequest, "after=" + f.foreign(): apierrors.IsNotFound, "after=" + uuid.NewString(): apierrors.IsNotFound,
-		"limit=201": apierrors.IsBadRequest, "limit=-1": apierrors.IsBadRequest, "limit=x": apierrors.IsBadRequest,
-		"archived=x": apierrors.IsBadRequest,
-	})
-}
-
-func TestVersionThatFailed(t *testing.T) {
-	f := newFixture(t)
-	f.coder.SetBuildResult("", coderdtest.BuildResult{Error: "bad syntax"})
-	f.must(f.update("coder.starter", files("broken {")))
-	f.sync()
-	obj, err := f.read("versions", "coder.starter", "limit=1")
-	f.must(err)
-	got := obj.(*aggregationv1alpha1.CoderTemplateVersionList).Items[0]
-	if got.Status != "failed" || got.Error != "bad syntax" || got.Active || got.CreatedBy != "operator" {
-		t.Errorf("%+v", got)
 	}
 }
 
@@ -210,9 +139,9 @@ func TestParametersOfWhatIsNotBuilt(t *testing.T) {
 	f.must(f.update("coder.starter", files(asking)))
 	f.pass()
 	newest := func() string {
-		obj, err := f.read("versions", "coder.starter", "limit=1")
+		versions, err := f.watcher.TemplateVersions(f.ctx, f.starter)
 		f.must(err)
-		return obj.(*aggregationv1alpha1.CoderTemplateVersionList).Items[0].ID
+		return versions[len(versions)-1].ID.String()
 	}
 	_, err := f.read("parameters", "coder.starter", "version="+newest())
 	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "is pending; its parameters are known after it has succeeded") {

@@ -1,14 +1,11 @@
 package template
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -20,11 +17,9 @@ import (
 // Subresources returns the storages of the subresources of codertemplates, by name.
 func (k *Kind) Subresources(store registry.Store) map[string]rest.Storage {
 	r := &reader{kind: k, store: store}
-	newVersions := func() runtime.Object { return &aggregationv1alpha1.CoderTemplateVersionList{} }
 	newParameters := func() runtime.Object { return &aggregationv1alpha1.CoderTemplateParameterList{} }
 	return map[string]rest.Storage{
 		"files":      &filesREST{k.New, r},
-		"versions":   registry.NewOptionsGetter(newVersions, r.versions),
 		"parameters": registry.NewOptionsGetter(newParameters, r.parameters),
 		"promote":    &promoteREST{newPromotion, r},
 		"log":        registry.NewLogGetter(k.New, r.log),
@@ -56,81 +51,12 @@ func (s subject) version(ctx context.Context, parameter, text string) (coderd.Te
 	v, err := s.Connection.Client.TemplateVersion(ctx, id)
 	switch {
 	case coderd.IsNotFound(err), err == nil && (v.TemplateID == nil || *v.TemplateID != s.ID):
-		missing := apierrors.NewNotFound(aggregationv1alpha1.Resource(Plural+"/versions"), text)
-		missing.ErrStatus.Message = fmt.Sprintf("%s %s is not a version of template %q; the subresource versions lists all versions",
+		missing := apierrors.NewNotFound(aggregationv1alpha1.Resource(VersionPlural), text)
+		missing.ErrStatus.Message = fmt.Sprintf("%s %s is not a version of template %q; its CoderTemplateVersions have the ids of the newest ones",
 			parameter, text, s.Object.Name)
 		return coderd.TemplateVersion{}, missing
 	}
 	return v, fault(s.Object.Name, err)
-}
-
-// The number of versions in one response.
-const (
-	defaultVersions = 50
-	maxVersions     = 200
-)
-
-// versions implements codertemplates/versions: the versions of a template.
-func (r *reader) versions(ctx context.Context, name string, asked *aggregationv1alpha1.CoderTemplateVersionOptions) (runtime.Object, error) {
-	limit := cmp.Or(int(asked.Limit), defaultVersions)
-	if limit < 1 || limit > maxVersions {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("limit is %d, and must be 1 to %d", limit, maxVersions))
-	}
-	found, err := r.subject(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	versions, err := found.versions(ctx, asked.Archived)
-	if err != nil {
-		return nil, err
-	}
-	if asked.After != "" {
-		// The version need not be in the list: it may have been archived meanwhile.
-		last, err := found.version(ctx, "after", asked.After)
-		if err != nil {
-			return nil, err
-		}
-		versions = slices.DeleteFunc(versions, func(v coderd.TemplateVersion) bool { return newestFirst(v, last) <= 0 })
-	}
-	// Read the active version from Coder, because the object may be out of date.
-	current, err := found.Connection.Client.Template(ctx, found.ID)
-	if err != nil {
-		return nil, fault(name, err)
-	}
-	return versionList(versions, limit, current.ActiveVersionID), nil
-}
-
-// versions returns the versions of the template, newest first. Coder returns the oldest first, so
-// all of them are read.
-func (s subject) versions(ctx context.Context, archived bool) ([]coderd.TemplateVersion, error) {
-	read := s.Connection.Client.TemplateVersions
-	if archived {
-		read = s.Connection.Client.AllTemplateVersions
-	}
-	versions, err := read(ctx, s.ID)
-	slices.SortFunc(versions, newestFirst)
-	return versions, fault(s.Object.Name, err)
-}
-
-// newestFirst compares versions by creation time, and then by ID as Coder does.
-func newestFirst(a, b coderd.TemplateVersion) int {
-	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID.String(), a.ID.String()))
-}
-
-// versionList returns the list with at most limit versions.
-func versionList(versions []coderd.TemplateVersion, limit int, active uuid.UUID) *aggregationv1alpha1.CoderTemplateVersionList {
-	out := &aggregationv1alpha1.CoderTemplateVersionList{Items: []aggregationv1alpha1.CoderTemplateVersion{}}
-	if rest := int64(len(versions) - limit); rest > 0 {
-		versions = versions[:limit]
-		out.Continue, out.RemainingItemCount = versions[limit-1].ID.String(), &rest
-	}
-	for _, v := range versions {
-		out.Items = append(out.Items, aggregationv1alpha1.CoderTemplateVersion{
-			ID: v.ID.String(), Name: v.Name, Message: v.Message, Status: v.Status, Error: v.Error,
-			Active: v.ID == active, Archived: v.Archived, CreatedAt: metav1.NewTime(v.CreatedAt), CreatedBy: v.CreatedBy,
-		})
-	}
-	return out
 }
 
 // parameters implements codertemplates/parameters: the parameters that a template defines for its
@@ -244,13 +170,13 @@ func (s subject) versionOrNewest(ctx context.Context, asked string) (uuid.UUID, 
 		v, err := s.version(ctx, "version", asked)
 		return v.ID, err
 	}
-	versions, err := s.versions(ctx, false)
+	versions, err := s.Connection.Client.TemplateVersions(ctx, s.ID)
 	switch {
 	case err != nil:
-		return uuid.Nil, err
+		return uuid.Nil, fault(s.Object.Name, err)
 	case len(versions) == 0:
 		// This happens only while the template is being deleted.
 		return uuid.Nil, apierrors.NewNotFound(resource, s.Object.Name)
 	}
-	return versions[0].ID, nil
+	return versions[len(versions)-1].ID, nil
 }

@@ -33,6 +33,9 @@ const (
 // page holds the versions of one template.
 type page struct {
 	versions []coderd.TemplateVersion
+	// archived are the archived versions, if all is true.
+	archived []coderd.TemplateVersion
+	all      bool
 	// active may be an archived version, which is not in versions.
 	active coderd.TemplateVersion
 	// of is the template at the time of the read.
@@ -51,7 +54,7 @@ func (p page) latest() coderd.TemplateVersion {
 // size returns the approximate size of the versions in memory, in bytes.
 func (p page) size() int64 {
 	size := p.active.Size()
-	for _, v := range p.versions {
+	for _, v := range slices.Concat(p.versions, p.archived) {
 		size += v.Size()
 	}
 	return size
@@ -106,17 +109,34 @@ type pageKey struct {
 
 // read returns the versions of a template. Fresh reports whether they were read from Coder just
 // now. The requested release may be nil. Its version may have been created by another replica after
-// the versions were cached, so they are read again if it is missing.
+// the versions were cached, so they are read again if it is missing. If all is true, the archived
+// versions are read too.
 func (b *versionCache) read(
-	ctx context.Context, connection connections.Connection, t coderd.Template, requested *release,
+	ctx context.Context, connection connections.Connection, t coderd.Template, requested *release, all bool,
 ) (p page, fresh bool, err error) {
 	key := pageKey{connection.ControlPlane, t.ID}
-	if p, ok := b.known(key, t); ok && p.has(requested) {
+	if p, ok := b.known(key, t); ok && p.has(requested) && (p.all || !all) {
 		return p, false, nil
 	}
 	p = page{of: t, readAt: b.clock.Now()}
-	if p.versions, err = connection.Client.TemplateVersions(ctx, t.ID); err != nil {
-		return p, true, err
+	if all {
+		found, err := connection.Client.AllTemplateVersions(ctx, t.ID)
+		if err != nil && isTemporary(err) {
+			return p, true, err
+		}
+		// If they are more than can be read, only those are known that are archived from now on.
+		p.all = true
+		for _, v := range found {
+			if v.Archived {
+				p.archived = append(p.archived, v)
+			}
+		}
+		p.versions = slices.DeleteFunc(found, func(v coderd.TemplateVersion) bool { return v.Archived })
+	}
+	if len(p.versions) == 0 {
+		if p.versions, err = connection.Client.TemplateVersions(ctx, t.ID); err != nil {
+			return p, true, err
+		}
 	}
 	if p.active, err = activeOf(ctx, connection.Client, t, p.versions); err != nil {
 		return p, true, err
