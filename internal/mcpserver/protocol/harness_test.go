@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -172,16 +171,4 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 		t.Fatalf("waited in vain for %s", what)
 		panic("unreachable")
 	}
-}
-
-// goroutines returns the number of goroutines after idle connections have been closed.
-func goroutines() int {
-	http.DefaultClient.CloseIdleConnections()
-	return runtime.NumGoroutine()
-}
-
-// settled waits until the number of goroutines is not larger than before.
-func settled(t *testing.T, before int) {
-	t.Helper()
-	polltest.Eventually(t, fmt.Sprintf("there are %d goroutines again", before), func() bool { return goroutines() <= before })
 }
