@@ -139,6 +139,9 @@ func TestPodsOfALostUpgradeAreTheUsersAfterwards(t *testing.T) {
 	f.loseControlPlane()
 	f.Settle()
 	f.mustWant("without pods in the spec", 0, imageBefore)
+	f.Edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Replicas = new(int32(3)) })
+	f.Settle()
+	f.mustWant("with pods in the spec since", 0, imageBefore) // No upgrade has stopped them.
 
 	// The spec changes together with the loss.
 	f = readyFixture(t)
