@@ -76,7 +76,7 @@ const (
 	ReasonRestoreRunning = "RestoreRunning"
 	// ReasonRestoreFailed: pg_restore failed. It changed nothing.
 	ReasonRestoreFailed = "RestoreFailed"
-	// ReasonBackupUnavailable: there is no such CoderBackup, or it is not complete.
+	// ReasonBackupUnavailable: there is no such CoderBackup, it is not complete, or an upgrade cannot make its backup.
 	ReasonBackupUnavailable = "BackupUnavailable"
 	// ReasonBackupUnusable: the files of the backup are missing, incomplete or changed.
 	ReasonBackupUnusable = "BackupUnusable"

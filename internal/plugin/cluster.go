@@ -21,6 +21,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -85,6 +86,7 @@ func newMapper() meta.RESTMapper {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), meta.RESTScopeNamespace)
 	mapper.Add(coderv1alpha1.GroupVersion.WithKind("CoderBackup"), meta.RESTScopeNamespace)
 	mapper.Add(coderv1alpha1.GroupVersion.WithKind("CoderBackupSchedule"), meta.RESTScopeNamespace)
+	mapper.Add(upgrade.CloudNativePGBackup, meta.RESTScopeNamespace)
 	// CoderSelfReview can be created but not read.
 	mapper.Add(aggregationv1alpha1.GroupVersion.WithKind("CoderSelfReview"), meta.RESTScopeNamespace)
 	return mapper

@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -92,7 +94,12 @@ func (r *upgradePlanRun) do(ctx context.Context, args []string) error {
 		plan.Checks[quotas] = upgrade.Check{Name: upgrade.CheckQuotas, Result: upgrade.Warning, Message: "control planes with the same database could not be looked for: " + listErr.Error()}
 	}
 	if decision.Phases {
-		for _, check := range []upgrade.Check{backupBefore(ctx, cluster, cp, facts.Wanted), newServer(ctx, cluster, cp, facts)} {
+		backup, schedule := backupBefore(ctx, cluster, cp, facts.Wanted)
+		checks := []upgrade.Check{backup}
+		if schedule != nil {
+			checks = append(checks, backupDestination(ctx, cluster, schedule))
+		}
+		for _, check := range append(checks, newServer(ctx, cluster, cp, facts)) {
 			plan.Checks = append(plan.Checks, check)
 			if check.Result == upgrade.Failed {
 				plan.Allowed, plan.Message = false, check.Message
@@ -161,36 +168,54 @@ func supportedVersion(wanted string) upgrade.Check {
 	return check
 }
 
-// backupBefore says whether the upgrade makes a backup. A failed check means that it does not begin.
-func backupBefore(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane, wanted string) upgrade.Check {
+// backupBefore says whether the upgrade makes a backup, and returns the schedule whose template it has. A failed check means that
+// it does not begin.
+func backupBefore(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane, wanted string) (upgrade.Check, *coderv1alpha1.CoderBackupSchedule) {
 	const name = "Backup"
 	policy := upgrade.PolicyOf(cp).Backup
 	switch policy {
 	case coderv1alpha1.UpgradeBackupNever:
-		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "spec.upgrade.backup is Never, so no backup is made"}
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "spec.upgrade.backup is Never, so no backup is made"}, nil
 	case coderv1alpha1.UpgradeBackupExternal:
 		backup, missing := upgrade.ExternalBackup(cp, wanted)
 		if backup == "" {
-			return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "spec.upgrade.backup is External, so the old pods serve until a backup is named: " + missing}
+			return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "spec.upgrade.backup is External, so the old pods serve until a backup is named: " + missing}, nil
 		}
-		return upgrade.Check{Name: name, Result: upgrade.Passed, Message: fmt.Sprintf("the annotation names the backup %q of another tool, which the operator cannot check", backup)}
+		return upgrade.Check{Name: name, Result: upgrade.Passed, Message: fmt.Sprintf("the annotation names the backup %q of another tool, which the operator cannot check", backup)}, nil
 	}
 	list := &coderv1alpha1.CoderBackupScheduleList{}
 	if err := c.List(ctx, list, client.InNamespace(cp.Namespace)); err != nil {
-		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "the backup schedules could not be read: " + err.Error()}
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "the backup schedules could not be read: " + err.Error()}, nil
 	}
 	schedule := upgrade.ScheduleOf(cp.Name, list.Items)
 	switch {
 	case schedule == nil && policy == coderv1alpha1.UpgradeBackupRequired:
-		return upgrade.Check{Name: name, Result: upgrade.Failed, Message: "spec.upgrade.backup is Required, and no CoderBackupSchedule names the control plane; create one, which may be suspended"}
+		return upgrade.Check{Name: name, Result: upgrade.Failed, Message: "spec.upgrade.backup is Required, and no CoderBackupSchedule names the control plane; create one, which may be suspended"}, nil
 	case schedule == nil:
-		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "no backup is made, because no CoderBackupSchedule names the control plane; create one, which may be suspended"}
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "no backup is made, because no CoderBackupSchedule names the control plane; create one, which may be suspended"}, nil
 	}
 	message := fmt.Sprintf("a CoderBackup is made while Coder is stopped, like those of CoderBackupSchedule %s", schedule.Name)
 	if last := schedule.Status.LastSuccessTime; last == nil {
-		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: message + ", which has made none yet; if it fails, the old Coder starts again"}
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: message + ", which has made none yet; if it fails, the old Coder starts again"}, schedule
 	}
-	return upgrade.Check{Name: name, Result: upgrade.Passed, Message: fmt.Sprintf("%s; the last of them is %s", message, schedule.Status.LastSuccessfulBackup)}
+	return upgrade.Check{Name: name, Result: upgrade.Passed, Message: fmt.Sprintf("%s; the last of them is %s", message, schedule.Status.LastSuccessfulBackup)}, schedule
+}
+
+// backupDestination checks where the backup is stored, with the rights of the user, which may be others than those of the operator.
+func backupDestination(ctx context.Context, c *Cluster, schedule *coderv1alpha1.CoderBackupSchedule) upgrade.Check {
+	var err error
+	destination := upgrade.DestinationObject(schedule)
+	switch destination.(type) {
+	case nil:
+	case *unstructured.Unstructured:
+		err = c.Create(ctx, destination, client.DryRunAll)
+	default:
+		err = c.Get(ctx, client.ObjectKeyFromObject(destination), destination)
+	}
+	if apierrors.IsForbidden(err) {
+		return upgrade.Check{Name: upgrade.CheckDestination, Result: upgrade.Warning, Message: "the operator checks it before a pod stops; it could not be checked here: " + err.Error()}
+	}
+	return upgrade.BackupDestination(schedule, destination, err)
 }
 
 // newServer checks the version of PostgreSQL that the newest backup of the control plane reports.

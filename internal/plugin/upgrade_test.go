@@ -31,7 +31,26 @@ func TestUpgradePlan(t *testing.T) {
 			"ghcr.io/coder/coder:v2.37.0", "NotADowngrade", "all old pods stop, then one new pod migrates the database", "the old image comes back", "sessions to workspaces", "is being built",
 			"Backup", "no CoderBackupSchedule names the control plane",
 		}},
-		"a backup of a schedule": {args: "--to 2.37.0", want: []string{"like those of CoderBackupSchedule nightly", "the last of them is nightly-1"}, prepare: withSchedule(t)},
+		"a backup of a schedule": {args: "--to 2.37.0", want: []string{
+			"like those of CoderBackupSchedule nightly", "the last of them is nightly-1", "BackupDestination", `PersistentVolumeClaim "backups" exists`,
+		}, prepare: withSchedule(t, "persistentVolumeClaim: {claimName: backups}")},
+		"a volume that is missing": {args: "--to 2.37.0", code: 1, want: []string{
+			`The operator would refuse it: PersistentVolumeClaim "other" does not exist; create it, or correct spec.template.destination of CoderBackupSchedule "nightly"`,
+		}, prepare: withSchedule(t, "persistentVolumeClaim: {claimName: other}")},
+		"a Secret that the user cannot read": {args: "--to 2.37.0", want: []string{"BackupDestination", "Warning", "the operator checks it before a pod stops; it could not be checked here: no rights"}, prepare: func(api *fakeAPI) {
+			withSchedule(t, "s3: {secretRef: {name: s3}}")(api)
+			api.answer("GET /api/v1/namespaces/coder/secrets/s3", refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no rights"))
+		}},
+		"no CloudNativePG": {args: "--to 2.37.0", code: 1, want: []string{"The operator would refuse it: the cluster does not serve backups.postgresql.cnpg.io"}, prepare: withSchedule(t, "cloudNativePG: {clusterName: db}")},
+		"a backup of CloudNativePG": {args: "--to 2.37.0", want: []string{`a Backup of CloudNativePG for the Cluster "db" can be created`}, prepare: func(api *fakeAPI) {
+			withSchedule(t, "cloudNativePG: {clusterName: db}")(api)
+			api.answer("POST /apis/postgresql.cnpg.io/v1/namespaces/coder/backups", func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Query().Get("dryRun") != metav1.DryRunAll {
+					t.Error("a Backup is created")
+				}
+				respond(w, http.StatusCreated, fields{"apiVersion": "postgresql.cnpg.io/v1", "kind": "Backup", "metadata": fields{"name": "nightly-check-1", "namespace": "coder"}})
+			})
+		}},
 		"a backup that is required, and not possible": {args: "--to 2.37.0", code: 1, want: []string{"The operator would refuse it: spec.upgrade.backup is Required"}, prepare: func(api *fakeAPI) {
 			api.change(planes, "coder/coder", func(o fields) { o["spec"].(fields)["upgrade"] = fields{"backup": "Required"} })
 		}},
@@ -125,12 +144,17 @@ status: {phase: Completed, postgresVersion: "`+of[0]+`", completedAt: "2026-11-2
 	}
 }
 
-func withSchedule(t *testing.T) func(*fakeAPI) {
+// withSchedule adds a schedule with a destination, and the claim "backups".
+func withSchedule(t *testing.T, destination string) func(*fakeAPI) {
 	return func(api *fakeAPI) {
-		api.apply(t, `apiVersion: coder.com/v1alpha1
+		api.apply(t, `apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: backups, namespace: coder}
+---
+apiVersion: coder.com/v1alpha1
 kind: CoderBackupSchedule
 metadata: {name: nightly, namespace: coder}
-spec: {controlPlaneRef: {name: coder}}
+spec: {controlPlaneRef: {name: coder}, template: {destination: {`+destination+`}}}
 status: {lastSuccessTime: "2026-11-20T02:00:00Z", lastSuccessfulBackup: nightly-1}`)
 	}
 }

@@ -1,6 +1,7 @@
 // Package upgrade decides whether the pods of a Coder deployment may get another image, and whether
 // the old pods must stop first. The controller and kubectl coder upgrade plan use the same decision.
-// It also knows which versions of Coder this release supports. All functions are pure.
+// It also decides whether the backup of an upgrade can be stored, and knows which versions of Coder
+// this release supports. All functions are pure.
 //
 // Coder migrates its database when it starts, and never back: a Coder that is older than the schema
 // does not start. The schema changes with a minor version, and the version of an image is known only
@@ -70,6 +71,7 @@ const (
 	CheckSupportedJump = "SupportedJump"
 	CheckQuotas        = "QuotasNeedOutage"
 	CheckPostgreSQL    = "PostgreSQLVersion"
+	CheckDestination   = "BackupDestination"
 )
 
 // Check is one check of an image. Message is complete without the name.

@@ -19,6 +19,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
 // cloudNativePGStatus is what the operator reads of the status of a Backup of CloudNativePG.
@@ -69,7 +70,7 @@ func (r *Reconciler) runCloudNativePG(ctx context.Context, s *scope) error {
 // cloudNativePGBackup returns the Backup of CloudNativePG, or nil if it does not exist.
 func (r *Reconciler) cloudNativePGBackup(ctx context.Context, s *scope) (*unstructured.Unstructured, error) {
 	found := &unstructured.Unstructured{}
-	found.SetGroupVersionKind(framework.CloudNativePGBackup)
+	found.SetGroupVersionKind(upgrade.CloudNativePGBackup)
 	err := r.kit.Uncached.Get(ctx, client.ObjectKeyFromObject(s.backup), found)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -86,20 +87,7 @@ func (r *Reconciler) cloudNativePGBackup(ctx context.Context, s *scope) (*unstru
 }
 
 func newCloudNativePGBackup(backup *coderv1alpha1.CoderBackup) *unstructured.Unstructured {
-	wanted := backup.Spec.Destination.CloudNativePG
-	spec := map[string]any{
-		"cluster": map[string]any{"name": wanted.ClusterName}, "method": cmp.Or(wanted.Method, "barmanObjectStore"),
-	}
-	if plugin := wanted.PluginConfiguration; plugin != nil {
-		parameters := map[string]any{}
-		for name, value := range plugin.Parameters {
-			parameters[name] = value
-		}
-		spec["pluginConfiguration"] = map[string]any{"name": plugin.Name, "parameters": parameters}
-	}
-	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	o.SetGroupVersionKind(framework.CloudNativePGBackup)
-	o.SetNamespace(backup.Namespace)
+	o := upgrade.NewCloudNativePGBackup(backup.Namespace, backup.Spec.Destination.CloudNativePG)
 	o.SetName(backup.Name)
 	o.SetLabels(map[string]string{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})
 	o.SetAnnotations(map[string]string{coderv1alpha1.AnnotationBackupUID: string(backup.UID)})

@@ -18,6 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
 // cloudNativePG is what the cluster answers about Backups of CloudNativePG and their authors.
@@ -70,7 +71,7 @@ func withCloudNativePG(t *testing.T, change func(*coderv1alpha1.CoderBackupSpec)
 
 func cloudNativePGBackup(name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(framework.CloudNativePGBackup)
+	o.SetGroupVersionKind(upgrade.CloudNativePGBackup)
 	o.SetNamespace("coder")
 	o.SetName(name)
 	return o
@@ -178,7 +179,7 @@ func TestCloudNativePGCannotBeUsed(t *testing.T) {
 		cluster      cloudNativePG
 		reason, says string
 	}{
-		{"no CloudNativePG", cloudNativePG{refusal: &meta.NoKindMatchError{GroupKind: framework.CloudNativePGBackup.GroupKind()}}, coderv1alpha1.ReasonCloudNativePGUnavailable, "install CloudNativePG"},
+		{"no CloudNativePG", cloudNativePG{refusal: &meta.NoKindMatchError{GroupKind: upgrade.CloudNativePGBackup.GroupKind()}}, coderv1alpha1.ReasonCloudNativePGUnavailable, "install CloudNativePG"},
 		{"no permission", cloudNativePG{refusal: apierrors.NewForbidden(backups, "first", nil)}, coderv1alpha1.ReasonCloudNativePGForbidden, "backups.cloudNativePG"},
 		{"a stranger", cloudNativePG{stranger: true}, coderv1alpha1.ReasonAuthorForbidden, "does not hold create backups"},
 	} {

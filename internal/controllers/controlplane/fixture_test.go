@@ -72,7 +72,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 		}),
 		coder: coderdtest.New(t), logs: &fakeLogs{}, reads: &kubetest.Fault{}, kinds: kindList{}, checkAuthor: kubetest.AnyAuthor,
 	}
-	f.Build(objects...)
+	f.Build(append(objects, volumeClaim())...)
 	f.restart()
 	return f
 }
@@ -163,6 +163,11 @@ func databaseSecret() *corev1.Secret {
 		ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "coder"},
 		Data:       map[string][]byte{"url": []byte("postgres://coder:" + password + "@db.coder.svc:5432/coder")},
 	}
+}
+
+// volumeClaim returns the PersistentVolumeClaim in which schedule stores backups.
+func volumeClaim() *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "backups", Namespace: "coder"}}
 }
 
 // fakeLogs contains the logs of every container, for the current and the previous container.

@@ -14,7 +14,7 @@ package controlplane
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 
 // Permissions that the operator grants to Coder, and must therefore have itself. Deployments are
-// also its own children.
+// also its own children, and it reads the PersistentVolumeClaim of a backup before an upgrade.
 //
 // +kubebuilder:rbac:groups="",resources=pods;persistentvolumeclaims,verbs=get;list;watch;create;update;patch;delete;deletecollection
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update;patch;delete;deletecollection

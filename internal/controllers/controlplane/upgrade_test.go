@@ -14,7 +14,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -24,6 +26,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
 // schedule returns a suspended schedule of the control plane.
@@ -312,6 +315,89 @@ func TestARequiredBackup(t *testing.T) {
 	before = after
 	f.Forward(time.Hour)
 	retry()
+	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+}
+
+// The old pods serve until the backup can be stored.
+func TestTheDestinationOfTheBackupIsCheckedFirst(t *testing.T) {
+	secret := secretOf("s3", map[string]string{"accessKeyID": "a", "secretAccessKey": "b"})
+	inBucket := coderv1alpha1.BackupDestination{S3: &coderv1alpha1.BackupS3{S3Bucket: coderv1alpha1.S3Bucket{SecretRef: coderv1alpha1.S3SecretReference{Name: "s3"}}}}
+	byOther := coderv1alpha1.BackupDestination{CloudNativePG: &coderv1alpha1.CloudNativePGBackup{ClusterName: "db"}}
+	for name, c := range map[string]struct {
+		to     coderv1alpha1.BackupDestination
+		breaks func(*fixture)
+		says   string
+		mends  func(*fixture)
+	}{
+		"a volume": {
+			to: schedule().Spec.Template.Destination, breaks: func(f *fixture) { f.Remove(volumeClaim()) },
+			says: `PersistentVolumeClaim "backups" does not exist; create it`, mends: func(f *fixture) { f.Create(volumeClaim()) },
+		},
+		"a bucket": {
+			to: inBucket, breaks: func(*fixture) {}, says: `Secret "s3", which has the access keys of the bucket, does not exist`, mends: func(f *fixture) { f.Create(secret) },
+		},
+		"CloudNativePG": {
+			to: byOther, breaks: func(f *fixture) {
+				f.refuses(&unstructured.Unstructured{}, &meta.NoKindMatchError{GroupKind: upgrade.CloudNativePGBackup.GroupKind()})
+			},
+			says: "install CloudNativePG", mends: func(*fixture) {},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := readyFixture(t)
+			cluster := f.Cluster
+			c.breaks(f)
+			nightly := schedule()
+			nightly.Spec.Template.Destination = c.to
+			f.Create(nightly)
+			f.withWorld()
+			f.wants(image236)
+			f.Settle()
+			f.mustBeIn(coderv1alpha1.UpgradeWaitingForBackup)
+			f.mustHavePods(image230, 1)
+			f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonBackupUnavailable, c.says, `CoderBackupSchedule "nightly"`, "the pods keep the image", image230)
+			f.MustBe("without a place for the backup", controllertest.KstatusFailed)
+
+			f.Forward(time.Hour)
+			f.Cluster = cluster
+			f.restart()
+			c.mends(f)
+			f.Settle()
+			f.mustBeIn(coderv1alpha1.UpgradeCompleted)
+			backups := &unstructured.UnstructuredList{}
+			backups.SetGroupVersionKind(upgrade.CloudNativePGBackup)
+			if f.List(backups); len(backups.Items) > 0 {
+				t.Errorf("the dry run has created %+v", backups.Items)
+			}
+		})
+	}
+}
+
+// A volume that the operator may not read is not known to be unsuitable, and one that cannot be read now is read again.
+func TestADestinationThatCannotBeRead(t *testing.T) {
+	f := readyFixture(t)
+	f.Create(schedule())
+	f.withWorld()
+	refusal := errors.New("timeout")
+	f.r.kit.Live = interceptor.NewClient(f.Cluster, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, is := obj.(*corev1.PersistentVolumeClaim); is {
+				return refusal
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	f.wants(image236)
+	f.Reconcile()
+	for range 3 {
+		if _, err := f.Try(); err == nil || !strings.Contains(err.Error(), "checking the destination of the backup: timeout") {
+			t.Fatalf("the error is %v", err)
+		}
+	}
+	f.mustBeIn(coderv1alpha1.UpgradeChecking)
+	f.mustHavePods(image230, 1)
+	refusal = apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "backups", nil)
+	f.Settle()
 	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
 }
 

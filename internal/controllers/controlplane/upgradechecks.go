@@ -8,6 +8,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,7 +21,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
-// checkUpgrade tries the new image, reads the schema, and decides whether there is a backup. The old pods serve.
+// checkUpgrade tries the new image, reads the schema, and decides whether a backup can be made. The old pods serve.
 func (r *Reconciler) checkUpgrade(ctx context.Context, s *scope) error {
 	schedule, err := r.backupSchedule(ctx, s)
 	if err != nil {
@@ -149,7 +151,8 @@ func (r *Reconciler) awaitBackupSource(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// scheduleProblem returns why the CoderBackupSchedule of the control plane makes no backup for the upgrade, or nil.
+// scheduleProblem returns why the CoderBackupSchedule of the control plane makes no backup for the upgrade, or nil. What the
+// operator cannot read is no problem.
 func (r *Reconciler) scheduleProblem(ctx context.Context, s *scope, schedule *coderv1alpha1.CoderBackupSchedule) (*framework.Problem, error) {
 	backup := upgrade.PolicyOf(s.cp).Backup
 	switch {
@@ -164,7 +167,25 @@ func (r *Reconciler) scheduleProblem(ctx context.Context, s *scope, schedule *co
 	if stop := ensure.Stopped(err); stop != nil {
 		return &framework.Problem{Reason: stop.Reason, Message: stop.Message}, nil //nolint:nilerr // It is in the condition.
 	}
-	return nil, err
+	if err != nil {
+		return nil, err
+	}
+	destination := upgrade.DestinationObject(schedule)
+	switch destination.(type) {
+	case nil:
+	case *unstructured.Unstructured:
+		err = r.kit.Uncached.Create(ctx, destination, client.DryRunAll)
+	default:
+		err = r.kit.Live.Get(ctx, client.ObjectKeyFromObject(destination), destination)
+	}
+	switch check := upgrade.BackupDestination(schedule, destination, err); {
+	case check.Result == upgrade.Failed:
+		return &framework.Problem{Reason: coderv1alpha1.ReasonBackupUnavailable, Message: fmt.Sprintf(
+			"the upgrade cannot make its backup: %s; the pods keep the image %q", framework.Redact(check.Message), s.upgrade.FromImage)}, nil
+	case err != nil && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err):
+		return nil, fmt.Errorf("checking the destination of the backup: %w", err)
+	}
+	return nil, nil
 }
 
 // tryImage runs a program of the new image that serves nobody, so that a node has pulled the image. cause says why the image

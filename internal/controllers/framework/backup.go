@@ -8,16 +8,13 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
-
-// CloudNativePGBackup is the kind of a Backup of CloudNativePG.
-var CloudNativePGBackup = schema.GroupVersionKind{Group: "postgresql.cnpg.io", Version: "v1", Kind: "Backup"}
 
 // MayBackUp returns a Stop unless the author of a CoderBackup or CoderBackupSchedule may create the Backups of CloudNativePG
 // that the operator creates for it.
@@ -25,7 +22,7 @@ func (t *Toolkit) MayBackUp(ctx context.Context, obj client.Object, template *co
 	if template.Destination.CloudNativePG == nil {
 		return nil
 	}
-	create := rbacv1.PolicyRule{APIGroups: []string{CloudNativePGBackup.Group}, Resources: []string{"backups"}, Verbs: []string{"create"}}
+	create := rbacv1.PolicyRule{APIGroups: []string{upgrade.CloudNativePGBackup.Group}, Resources: []string{"backups"}, Verbs: []string{"create"}}
 	err := t.CheckAuthor(ctx, obj, author.Grant{Field: "spec", Namespace: obj.GetNamespace(), Rules: []rbacv1.PolicyRule{create}})
 	var refused *author.RefusedError
 	if !errors.As(err, &refused) {

@@ -101,8 +101,8 @@ func (t *Toolkit) scaledByOthers(ctx context.Context, p *Pass) (bool, error) {
 	return d.Annotations[coderv1alpha1.AnnotationReplicas] == asked && replicasOwnedByOthers(d, fieldOwner), nil
 }
 
-// ResumeOrphaned starts the pods of a Deployment that stays without its owner, if the operator has stopped them. It does this
-// once, so that the number of pods is the user's afterwards; the annotation records it.
+// ResumeOrphaned starts the pods of a Deployment that stays without its owner, or whose owner has lost its control plane, if the
+// operator has stopped them. It does this once, so that the number of pods is the user's afterwards; the annotation records it.
 func (t *Toolkit) ResumeOrphaned(ctx context.Context, p *Pass) error {
 	d := &appsv1.Deployment{}
 	if err := t.Live.Get(ctx, client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}, d); err != nil {
@@ -110,7 +110,7 @@ func (t *Toolkit) ResumeOrphaned(ctx context.Context, p *Pass) error {
 	}
 	owner, wanted := metav1.GetControllerOf(d), resources.SpecReplicas(p.Workload)
 	if owner != nil && owner.UID != p.Object.GetUID() || wanted == 0 || ptr.Deref(d.Spec.Replicas, 1) > 0 ||
-		d.Annotations[coderv1alpha1.AnnotationReplicas] != strconv.Itoa(int(wanted)) || replicasOwnedByOthers(d, fieldOwner) {
+		slices.Contains([]string{"", "0"}, d.Annotations[coderv1alpha1.AnnotationReplicas]) || replicasOwnedByOthers(d, fieldOwner) {
 		return nil
 	}
 	return t.LeaveDeployment(ctx, d, wanted)

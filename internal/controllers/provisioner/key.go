@@ -36,6 +36,15 @@ func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
 	return err
 }
 
+// resumeAbandoned starts the pods that an upgrade has stopped if its control plane is gone, because nothing applies the
+// Deployment without one. Its Coder may still serve.
+func (r *Reconciler) resumeAbandoned(ctx context.Context, s *scope) error {
+	if s.cr.Spec.ControlPlaneRef == nil || s.cp != nil {
+		return nil
+	}
+	return r.kit.ResumeOrphaned(ctx, &s.Pass)
+}
+
 func (r *Reconciler) keyRequest(s *scope) keys.Request {
 	return keys.Request{
 		Provisioner: s.cr.DeepCopy(), ControlPlane: s.cp,

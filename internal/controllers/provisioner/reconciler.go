@@ -50,6 +50,7 @@ const (
 	stepKey          = "key"
 	stepInputs       = "inputs"
 	stepReplaced     = "replaced keys"
+	stepResume       = "pods of a lost upgrade"
 	stepStop         = "stop"
 	stepWithdraw     = "withdrawal"
 )
@@ -69,6 +70,7 @@ func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 		r.kit.Begin(&s.Pass),
 		[]framework.Step{
 			framework.NewStep(stepControlPlane, s, r.findControlPlane, framework.StepFinalizer),
+			framework.NewStep(stepResume, s, r.resumeAbandoned, stepControlPlane),
 			framework.NewStep(stepKey, s, r.ensureKey, stepControlPlane),
 			framework.NewStep(stepInputs, s, r.gatherInputs, stepKey),
 		},

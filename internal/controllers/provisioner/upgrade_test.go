@@ -97,6 +97,7 @@ func TestProvisionersDoNotStayHeld(t *testing.T) {
 			f.Update(cp)
 			f.Remove(cp)
 		},
+		"the control plane is gone": func(f *fixture) { f.loseControlPlane() },
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := held(t)
@@ -106,6 +107,50 @@ func TestProvisionersDoNotStayHeld(t *testing.T) {
 			f.mustWant(what, 2, imageBefore)
 		})
 	}
+}
+
+// loseControlPlane deletes the control plane between two passes.
+func (f *fixture) loseControlPlane() {
+	f.T.Helper()
+	cp := &coderv1alpha1.CoderControlPlane{}
+	f.Get("coder", cp)
+	f.Remove(cp)
+}
+
+// Without a control plane the pods are started once, and only those that the operator has stopped.
+func TestPodsOfALostUpgradeAreTheUsersAfterwards(t *testing.T) {
+	f := readyFixture(t)
+	f.upgrades(coderv1alpha1.UpgradeStopping)
+	f.Settle()
+	f.loseControlPlane()
+	f.Settle()
+	f.mustWant("lost", 2, imageBefore)
+	d := f.Deployment()
+	d.Spec.Replicas = new(int32)
+	f.Update(d)
+	f.restart()
+	f.Settle()
+	f.mustWant("lost and scaled", 0, imageBefore)
+
+	f = readyFixture(t)
+	f.Edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Replicas = new(int32) })
+	f.upgrades(coderv1alpha1.UpgradeStopping)
+	f.Settle()
+	f.loseControlPlane()
+	f.Settle()
+	f.mustWant("without pods in the spec", 0, imageBefore)
+	f.Edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Replicas = new(int32(3)) })
+	f.Settle()
+	f.mustWant("with pods in the spec since", 0, imageBefore) // No upgrade has stopped them.
+
+	// The spec changes together with the loss.
+	f = readyFixture(t)
+	f.upgrades(coderv1alpha1.UpgradeStopping)
+	f.Settle()
+	f.loseControlPlane()
+	f.Edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Replicas = new(int32(3)) })
+	f.Settle()
+	f.mustWant("with more pods in the spec", 3, imageBefore)
 }
 
 func TestDeletionThatOrphansResumesThePods(t *testing.T) {
