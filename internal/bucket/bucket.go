@@ -42,6 +42,8 @@ const (
 	// limited by the Job.
 	requestLimit = 2 * time.Minute
 	attempts     = 3
+	// abortLimit is the time for the removal of parts after an upload has failed. It fits into the grace period of the pod.
+	abortLimit = 10 * time.Second
 )
 
 // bucket is the connection to the objects of one backup.
@@ -166,6 +168,7 @@ func (b *bucket) upload(ctx context.Context) error {
 	if err := b.put(ctx, manifestFile, bytes.NewReader(manifest)); err != nil {
 		return err
 	}
+	b.abortUploads(ctx) // An earlier pod may have been killed.
 	if b.recipients == nil {
 		err = b.put(ctx, dumpFile, dump)
 	} else {
@@ -187,6 +190,22 @@ func (b *bucket) upload(ctx context.Context) error {
 	return b.put(ctx, checksumsFile, bytes.NewReader(sums))
 }
 
+// abortUploads removes the parts of uploads of this backup that were interrupted, which no list of objects shows. Not every server
+// lists such uploads, and the access keys may not be allowed to, so errors are ignored.
+func (b *bucket) abortUploads(ctx context.Context) {
+	if manifest, err := b.read(ctx, manifestFile); err != nil || value(manifest, "uid") != b.uid {
+		return
+	}
+	for _, name := range objectNames() {
+		_ = b.client.RemoveIncompleteUpload(ctx, b.bucket, b.prefix+name)
+	}
+}
+
+// objectNames returns the names of all objects of a backup. The manifest says whose they are, so it is deleted last.
+func objectNames() []string {
+	return []string{checksumsFile, dumpFile, encryptedFile, manifestFile}
+}
+
 func (b *bucket) encrypt(to io.Writer, dump io.Reader) error {
 	w, err := age.Encrypt(to, b.recipients...)
 	if err != nil {
@@ -204,6 +223,12 @@ func (b *bucket) put(ctx context.Context, name string, content io.Reader) error 
 	source := &source{Reader: io.TeeReader(content, sent)}
 	// Of a stream, one part is in memory.
 	uploaded, err := b.client.PutObject(ctx, b.bucket, b.prefix+name, source, -1, minio.PutObjectOptions{PartSize: partSize, ContentType: "application/octet-stream"})
+	if err != nil {
+		// The client has tried that, but sends no requests when the pod is being stopped.
+		after, stop := context.WithTimeout(context.WithoutCancel(ctx), abortLimit)
+		b.abortUploads(after)
+		stop()
+	}
 	rest, _ := io.CopyN(io.Discard, source, 1)
 	switch {
 	case source.err != nil:
@@ -319,9 +344,8 @@ func (b *bucket) delete(ctx context.Context) error {
 	if err != nil || value(manifest, "uid") != b.uid {
 		return err
 	}
-	for _, name := range []string{checksumsFile, dumpFile, encryptedFile, manifestFile} {
-		// The rest of an upload that was interrupted. Not every server lists them.
-		_ = b.client.RemoveIncompleteUpload(ctx, b.bucket, b.prefix+name)
+	b.abortUploads(ctx)
+	for _, name := range objectNames() {
 		if err := b.client.RemoveObject(ctx, b.bucket, b.prefix+name, minio.RemoveObjectOptions{}); err != nil && !missing(err) {
 			return b.failed(err)
 		}

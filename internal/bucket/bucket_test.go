@@ -259,6 +259,117 @@ func TestInterruptedUploadIsRepeated(t *testing.T) {
 	}
 }
 
+// uploads returns the names of the objects of the backup whose upload is not complete.
+func (f *fixture) uploads() (names []string) {
+	f.t.Helper()
+	b, err := open(func(name string) string { return f.env[name] })
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, name := range objectNames() {
+		for upload := range b.client.ListIncompleteUploads(f.t.Context(), b.bucket, b.prefix+name, true) {
+			if upload.Err != nil {
+				f.t.Fatal(upload.Err)
+			}
+			if upload.Key == b.prefix+name && upload.UploadID != "" { // Not a common prefix.
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// cutUploads closes the connection in the middle of the second part of a dump. If the pod was killed, it removes no parts either.
+func (f *fixture) cutUploads(killed bool, then func()) {
+	f.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		part := r.URL.Query().Get("partNumber") == "2"
+		if part {
+			_, _ = io.CopyN(io.Discard, r.Body, 1000)
+			then()
+		}
+		if part || killed && r.Method == http.MethodDelete {
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	}
+}
+
+// Parts cost money, and no list of objects shows them.
+func TestPartsOfAnInterruptedUploadAreRemoved(t *testing.T) {
+	dump := make([]byte, partSize+12345)
+	for _, name := range []string{dumpFile, encryptedFile} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			if name == encryptedFile {
+				f.env[resources.EnvAgeRecipients] = newIdentity(t).Recipient().String()
+			}
+			interrupted := func() {
+				f.newPod()
+				f.dumps(dump)
+				f.cutUploads(true, func() {})
+				f.mustFail("BucketUnsuitable", true, "", upload)
+				f.answer = func(http.ResponseWriter, *http.Request) bool { return false }
+				if got := f.uploads(); !slices.Equal(got, []string{name}) {
+					t.Fatalf("after an interrupted upload there are parts of %q", got)
+				}
+			}
+			interrupted()
+			f.mustWork(deletion, resources.EnvBackupUID+"=uid-2")
+			f.mustFail("BucketUnsuitable", false, "has other objects below", upload, resources.EnvBackupUID+"=uid-2")
+			if got := f.uploads(); len(got) != 1 {
+				t.Errorf("another backup removed parts: %q are left", got)
+			}
+			f.mustWork(upload)
+			if got := f.uploads(); len(got) > 0 {
+				t.Errorf("the next upload leaves parts of %q", got)
+			}
+
+			f.mustWork(deletion)
+			interrupted()
+			f.mustWork(deletion)
+			if got := f.uploads(); len(got) > 0 || f.objects() != "" {
+				t.Errorf("the deletion leaves parts of %q, and the objects %s", got, f.objects())
+			}
+
+			// The pod is being stopped, so that the client of S3 sends no more requests.
+			stopped := func(then func()) {
+				f.dumps(dump)
+				ctx, stop := context.WithCancel(t.Context())
+				f.cutUploads(false, func() { then(); stop() })
+				if err := run(ctx, upload, func(name string) string { return f.env[name] }); err == nil {
+					t.Error("the upload was not stopped")
+				}
+			}
+			stopped(func() {})
+			if got := f.uploads(); len(got) > 0 {
+				t.Errorf("a pod that is stopped leaves parts of %q", got)
+			}
+			stopped(func() { f.put(manifestFile, []byte("uid=uid-2\n")) })
+			if got := f.uploads(); len(got) != 1 {
+				t.Errorf("parts were removed, which may be those of another backup: %q are left", got)
+			}
+		})
+	}
+}
+
+// A server or access keys that do not allow to list incomplete uploads do not prevent a backup.
+func TestServersThatDoNotListUploads(t *testing.T) {
+	f := newFixture(t)
+	f.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		lists := r.Method == http.MethodGet && r.URL.Query().Has("uploads")
+		if lists {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return lists
+	}
+	f.dumps([]byte("dump"))
+	f.mustWork(upload)
+	f.mustWork(deletion)
+	if got := f.objects(); got != "" {
+		t.Errorf("after the deletion there is %s", got)
+	}
+}
+
 func TestOthersAreNotOverwritten(t *testing.T) {
 	f := newFixture(t)
 	const says = "has other objects below"

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"filippo.io/age"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,6 +103,28 @@ func TestManifestsInDocsAreAccepted(t *testing.T) {
 	}
 	if tried < 4 {
 		t.Errorf("only %d objects were found", tried)
+	}
+}
+
+// ageKey matches a public key of age, also one with a typo. A definition cannot check its checksum.
+var ageKey = regexp.MustCompile(`\bage1[0-9a-z]{40,}`)
+
+func TestKeysOfAgeAreValid(t *testing.T) {
+	texts := map[string]string{"config/samples/coderbackup-s3.yaml": read(t, "config/samples/coderbackup-s3.yaml")}
+	for _, p := range pages(t) {
+		texts[p.path] = read(t, p.path)
+	}
+	found := 0
+	for file, text := range texts {
+		for _, key := range ageKey.FindAllString(text, -1) {
+			found++
+			if _, err := age.ParseX25519Recipient(key); err != nil {
+				t.Errorf("%s: %s: %v", file, key, err)
+			}
+		}
+	}
+	if found < 2 {
+		t.Errorf("only %d keys were found", found)
 	}
 }
 

@@ -228,6 +228,8 @@ type scope struct {
 	// it cannot begin.
 	upgrade        *coderv1alpha1.UpgradeStatus
 	upgradeProblem *framework.Problem
+	// unreachable is why the Jobs of the current phase cannot reach the database, or empty.
+	unreachable string
 	// restore is the Job that restores the database, or nil if none is needed or known. restoreProblem is
 	// why there is none.
 	restore        *framework.JobRun

@@ -242,7 +242,7 @@ func (r *Reconciler) resumeOrphaned(ctx context.Context, s *scope) error {
 func (s *scope) enterPhase(phase coderv1alpha1.UpgradePhase) {
 	u := s.upgrade
 	now := metav1.NewTime(s.Now).Rfc3339Copy()
-	u.Phase, u.PhaseStartedAt, u.FinishedAt = phase, now, nil
+	u.Phase, u.PhaseStartedAt, u.FinishedAt, s.unreachable = phase, now, nil, ""
 	if slices.Contains([]coderv1alpha1.UpgradePhase{coderv1alpha1.UpgradeCompleted, coderv1alpha1.UpgradeReverted, coderv1alpha1.UpgradeFailed}, phase) {
 		u.FinishedAt = &now
 	}
@@ -533,6 +533,9 @@ func (s *scope) upgraded() *metav1.Condition {
 			u.FromVersion, u.ToImage, coderv1alpha1.AnnotationRetryUpgrade, attempt(u))
 	case coderv1alpha1.UpgradeFailed:
 		reason, message = coderv1alpha1.ReasonUpgradeFailed, fmt.Sprintf("Coder %s does not work, and the image stays; ", to)+s.wayBack()
+	}
+	if s.unreachable != "" {
+		message += fmt.Sprintf("; %s; the operator has been trying since %s, and gives up after %s", s.unreachable, u.PhaseStartedAt.UTC().Format(time.RFC3339), schemaLimit)
 	}
 	return new(framework.ConditionFalse(coderv1alpha1.ConditionUpgraded, reason, s.withNote(message)))
 }

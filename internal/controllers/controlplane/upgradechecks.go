@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -285,10 +286,12 @@ type schemaState struct {
 	unknown string
 }
 
-// readSchema reads the version of the schema with a Job. The error is a Stop until the Job has ended.
+// readSchema reads the version of the schema with a Job, and with another one if that cannot reach the database, until the phase
+// has lasted schemaLimit. The error is a Stop until one has ended for another reason.
 func (r *Reconciler) readSchema(ctx context.Context, s *scope, schedule *coderv1alpha1.CoderBackupSchedule) (schemaState, error) {
+	name := fmt.Sprintf("-schema-%d", s.upgrade.PhaseStartedAt.Unix())
 	spec := resources.DatabaseJobSpec{
-		Mode: resources.ModeSchema, Name: coderv1alpha1.SuffixedName(s.cp.Name, fmt.Sprintf("-schema-%d", s.upgrade.PhaseStartedAt.Unix())),
+		Mode: resources.ModeSchema, Name: coderv1alpha1.SuffixedName(s.cp.Name, name),
 		DeadlineSeconds: schemaJobLimit, TTLSeconds: ptr.To(schemaJobTTL),
 	}
 	if schedule != nil {
@@ -298,13 +301,23 @@ func (r *Reconciler) readSchema(ctx context.Context, s *scope, schedule *coderv1
 	if err != nil {
 		return schemaState{unknown: err.Error()}, nil //nolint:nilerr // The upgrade goes on without it.
 	}
+	// Each attempt has its own name, so that a crash at any write repeats none, and the first ones say why there is another.
 	run, err := r.kit.RunJob(ctx, &s.Pass, job)
+	for attempt := 2; err == nil && s.databaseAway(run); attempt++ {
+		job.Name = coderv1alpha1.SuffixedName(s.cp.Name, fmt.Sprintf("%s-%d", name, attempt))
+		run, err = r.kit.RunJob(ctx, &s.Pass, job)
+	}
+	patience := upgradePatience
+	if s.unreachable != "" {
+		patience = schemaLimit
+	}
 	switch {
-	case err != nil && s.phaseLasted(upgradePatience):
-		return schemaState{unknown: err.Error()}, nil
+	case err != nil && s.phaseLasted(patience):
+		return schemaState{unknown: cmp.Or(s.unreachable, err.Error())}, nil
 	case err != nil:
 		return schemaState{}, err
 	case run.Ended == batchv1.JobComplete:
+		s.unreachable = ""
 		text, dirty := strings.CutSuffix(run.Result["schemaVersion"], " dirty")
 		schema := schemaState{
 			version: resources.ResultNumber(map[string]string{"version": text}, "version"), dirty: dirty, server: resources.ResultNumber(run.Result, "serverVersion") / 10000,
@@ -319,10 +332,20 @@ func (r *Reconciler) readSchema(ctx context.Context, s *scope, schedule *coderv1
 			failure.Message = fmt.Sprintf("Job %q was not complete within %d seconds", job.Name, schemaJobLimit)
 		}
 		return schemaState{unknown: failure.Message}, nil
-	case run.Trouble != nil && s.phaseLasted(upgradePatience):
-		return schemaState{unknown: run.Trouble.Message}, nil
+	case run.Trouble != nil && s.phaseLasted(patience):
+		return schemaState{unknown: cmp.Or(s.unreachable, run.Trouble.Message)}, nil
 	case s.phaseLasted(schemaLimit):
-		return schemaState{unknown: fmt.Sprintf("Job %q has not ended within %s", job.Name, schemaLimit)}, nil
+		return schemaState{unknown: cmp.Or(s.unreachable, fmt.Sprintf("Job %q has not ended within %s", job.Name, schemaLimit))}, nil
 	}
 	return schemaState{}, ensure.Waits(coderv1alpha1.ReasonReconciling, framework.PollInterval, "Job %q reads the version of the schema", job.Name)
+}
+
+// databaseAway reports whether a Job has failed because it cannot reach the database. It records the cause, also while the Job
+// still tries.
+func (s *scope) databaseAway(run *framework.JobRun) bool {
+	if run.Ended == batchv1.JobComplete || run.Result["reason"] != coderv1alpha1.ReasonDatabaseUnreachable {
+		return false
+	}
+	s.unreachable = framework.Redact(run.Result["message"])
+	return run.Ended == batchv1.JobFailed
 }

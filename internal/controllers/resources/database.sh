@@ -16,7 +16,8 @@ stop() { # exit code, reason, message
 }
 fail() { stop 3 "$@"; }
 again() { stop 1 "$@"; }
-said() { tail -n 1 "$log" | tr -d '\r' | cut -c 1-600; }
+# said returns the last line of the log that names an error, because hints may follow it, or the last line.
+said() { { grep -Ei 'failed:|error:' "$log" || cat "$log"; } | tail -n 1 | tr -d '\r' | cut -c 1-600; }
 
 # run waits for a program in the background, so that the shell can end it when the pod ends.
 child=""

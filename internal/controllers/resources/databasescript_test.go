@@ -21,7 +21,7 @@ const (
 	fakePsql = `#!/bin/sh
 cp "$PGSERVICEFILE" "$SEEN"
 echo "$*" >>"$ARGUMENTS"
-[ -z "$DOWN" ] || { echo "connection refused" >&2; exit 2; }
+[ -z "$DOWN" ] || { printf '%b\n' "${SAYS:-connection refused}" >&2; exit 2; }
 case "$*" in
   *--file=-*) cat >"$RESTORED.all"; if grep -q '^COMMIT;$' "$RESTORED.all"; then cp "$RESTORED.all" "$RESTORED"; fi ;;
   *obj_description*) if [ -e "$RESTORED" ]; then sed -n "s/^COMMENT ON TABLE schema_migrations IS '\(.*\)';$/\1/p" "$RESTORED"; fi ;;
@@ -228,4 +228,19 @@ func TestScriptReadsTheSchema(t *testing.T) {
 		}
 	}
 	s.mustFail(1, "DatabaseUnreachable", "connection refused", ModeSchema, "DOWN=1")
+}
+
+// A hint below the error, or the log of a program that names none, does not hide the cause.
+func TestScriptReportsTheLineWithTheError(t *testing.T) {
+	s := newScript(t)
+	const hint = `\n\tIs the server running on that host and accepting TCP/IP connections?`
+	const refused = `connection to server at "db" (10.0.0.1), port 5432 failed: Connection refused`
+	for says, want := range map[string]string{
+		`psql: error: connection to server at "db" (::1), port 5432 failed: timeout` + hint + `\n` + refused + hint: refused,
+		`psql: error: ` + refused + hint:                                 "psql: error: " + refused,
+		`psql:<stdin>:7: ERROR:  out of shared memory\nHINT:  Increase.`: "psql:<stdin>:7: ERROR:  out of shared memory",
+		`first\nlast`: "last",
+	} {
+		s.mustFail(1, "DatabaseUnreachable", "message=the database cannot be reached: "+want+"\n", ModeSchema, "DOWN=1", "SAYS="+says)
+	}
 }
