@@ -245,7 +245,8 @@ func testUpgradeTakenBack(t *testing.T) {
 		}
 	}
 	waitsForBackup(t, broken, wants, pods)
-	wants(broken)
+	waitsForDestination(t, func() { wants(broken) }, pods)
+	start = time.Now()
 	waitCondition(t, "Upgraded", "False", "UpgradeMigrating", "-n", sampleNamespace, "ccp", "coder")
 	t.Logf("the old Coder is stopped and backed up after %.1f s", time.Since(start).Seconds())
 	waitCondition(t, "Upgraded", "False", "UpgradeReverted", "-n", sampleNamespace, "ccp", "coder")
@@ -301,4 +302,27 @@ func waitsForBackup(t *testing.T, image string, wants func(string), pods func() 
 	sampleReady(t)
 	policy("null")
 	kubectl(t, "-n", sampleNamespace, "annotate", "ccp", "coder", "coder.com/upgrade-backup-")
+}
+
+// waitsForDestination begins an upgrade whose backup has no volume: the old pods serve until the schedule names one that exists.
+func waitsForDestination(t *testing.T, begin func(), pods func() string) {
+	t.Helper()
+	claim := func(name string) {
+		kubectl(t, "-n", sampleNamespace, "patch", "cbaks", "nightly", "--type=merge", "-p",
+			`{"spec":{"template":{"destination":{"persistentVolumeClaim":{"claimName":"`+name+`"}}}}}`)
+	}
+	claim("missing")
+	running, start := pods(), time.Now()
+	begin()
+	message := waitCondition(t, "Upgraded", "False", "BackupUnavailable", "-n", sampleNamespace, "ccp", "coder")
+	t.Logf("the missing volume is named after %.1f s: %s", time.Since(start).Seconds(), message)
+	if !strings.Contains(message, `PersistentVolumeClaim "missing" does not exist`) {
+		t.Errorf("the message is %q", message)
+	}
+	waitCondition(t, "Stalled", "True", "", "-n", sampleNamespace, "ccp", "coder")
+	coderGives(t, 1, "BackupDestination", "", "upgrade", "plan", "-n", sampleNamespace)
+	if now := pods(); now != running {
+		t.Errorf("the pods were %s and are %s, while the backup has no volume", running, now)
+	}
+	claim("coder-backups")
 }
