@@ -223,7 +223,8 @@ func (b *bucket) put(ctx context.Context, name string, content io.Reader) error 
 	source := &source{Reader: io.TeeReader(content, sent)}
 	// Of a stream, one part is in memory.
 	uploaded, err := b.client.PutObject(ctx, b.bucket, b.prefix+name, source, -1, minio.PutObjectOptions{PartSize: partSize, ContentType: "application/octet-stream"})
-	if err != nil {
+	// Without its upload, another pod of this backup has begun, and the uploads are that pod's.
+	if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchUpload {
 		// The client has tried that, but sends no requests when the pod is being stopped.
 		after, stop := context.WithTimeout(context.WithoutCancel(ctx), abortLimit)
 		b.abortUploads(after)

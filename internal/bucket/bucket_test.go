@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"filippo.io/age"
+	"github.com/minio/minio-go/v7"
 	"github.com/rclone/gofakes3"
 	"github.com/rclone/gofakes3/s3mem"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -349,6 +350,29 @@ func TestPartsOfAnInterruptedUploadAreRemoved(t *testing.T) {
 				t.Errorf("parts were removed, which may be those of another backup: %q are left", got)
 			}
 		})
+	}
+}
+
+// The first pod of a backup may still run on a node that was lost. The second one removes its upload, and keeps its own.
+func TestAPodThatWasReplacedKeepsTheUploadOfTheNextOne(t *testing.T) {
+	f := newFixture(t)
+	b, err := open(func(name string) string { return f.env[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.dumps(make([]byte, partSize+12345))
+	f.answer = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("partNumber") == "2" {
+			b.abortUploads(t.Context())
+			if _, err := (minio.Core{Client: b.client}).NewMultipartUpload(t.Context(), b.bucket, b.prefix+dumpFile, minio.PutObjectOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	}
+	f.mustFail("BucketUnsuitable", true, "NoSuchUpload", upload)
+	if got := f.uploads(); !slices.Equal(got, []string{dumpFile}) {
+		t.Errorf("the first pod leaves uploads of %q", got)
 	}
 }
 
