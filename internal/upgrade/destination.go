@@ -37,6 +37,8 @@ func NewCloudNativePGBackup(namespace string, wanted *coderv1alpha1.CloudNativeP
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	o.SetGroupVersionKind(CloudNativePGBackup)
 	o.SetNamespace(namespace)
+	// Also in the dry run, because an admission policy may ask for labels.
+	o.SetLabels(map[string]string{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})
 	return o
 }
 
@@ -60,11 +62,14 @@ func DestinationObject(schedule *coderv1alpha1.CoderBackupSchedule) client.Objec
 // BackupDestination checks where the backups of a schedule are stored. obj is what DestinationObject returned, as the cluster
 // has it now, and err the error of the request. The check fails only if a backup cannot succeed.
 func BackupDestination(schedule *coderv1alpha1.CoderBackupSchedule, obj client.Object, err error) Check {
-	works, problem := "", ""
+	works, problem, result := "", "", Passed
 	switch typed := obj.(type) {
 	case *corev1.PersistentVolumeClaim:
-		works = fmt.Sprintf("PersistentVolumeClaim %q exists, and can be written", typed.Name)
-		problem = claimProblem(typed, err)
+		works, problem = fmt.Sprintf("PersistentVolumeClaim %q exists", typed.Name), claimProblem(typed, err)
+		// Kubernetes does not enforce access modes when a volume is mounted, so a backup may succeed.
+		if slices.Equal(typed.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}) {
+			works, result = works+"; its only access mode is ReadOnlyMany, so its volume may not be writable", Warning
+		}
 	case *corev1.Secret:
 		works = fmt.Sprintf("Secret %q has the access keys of the bucket; the Job of the backup is the first to use them", typed.Name)
 		problem = bucketProblem(schedule.Spec.Template.Destination.S3, typed, err)
@@ -81,14 +86,14 @@ func BackupDestination(schedule *coderv1alpha1.CoderBackupSchedule, obj client.O
 	case works == "":
 		return Check{CheckDestination, Warning, fmt.Sprintf("the destination of CoderBackupSchedule %q is not known to this version", schedule.Name)}
 	}
-	return Check{CheckDestination, Passed, works}
+	return Check{CheckDestination, result, works}
 }
 
 // claimProblem returns why no backup can be stored in a volume, and what to do, or an empty string. A claim that is not bound
 // may get its volume with the pod of the backup.
 func claimProblem(claim *corev1.PersistentVolumeClaim, err error) string {
 	is := fmt.Sprintf("PersistentVolumeClaim %q", claim.Name)
-	switch modes := claim.Spec.AccessModes; {
+	switch {
 	case apierrors.IsNotFound(err):
 		return is + " does not exist; create it"
 	case err != nil:
@@ -96,8 +101,6 @@ func claimProblem(claim *corev1.PersistentVolumeClaim, err error) string {
 		return is + " is being deleted; create it again"
 	case claim.Status.Phase == corev1.ClaimLost:
 		return is + " has lost its volume; replace it"
-	case len(modes) > 0 && !slices.ContainsFunc(modes, func(mode corev1.PersistentVolumeAccessMode) bool { return mode != corev1.ReadOnlyMany }):
-		return is + " can only be read (ReadOnlyMany); replace it by one that can be written"
 	}
 	return ""
 }

@@ -58,7 +58,7 @@ func TestBackupDestination(t *testing.T) {
 		"a claim without its volume": {to: claim, result: Failed, says: "has lost its volume", read: func(o client.Object) {
 			o.(*corev1.PersistentVolumeClaim).Status.Phase = corev1.ClaimLost
 		}},
-		"a claim to read":              {to: claim, read: withModes(corev1.ReadOnlyMany), result: Failed, says: "can only be read (ReadOnlyMany)"},
+		"a claim to read":              {to: claim, read: withModes(corev1.ReadOnlyMany), result: Warning, says: "its only access mode is ReadOnlyMany"},
 		"a claim to read and to write": {to: claim, read: withModes(corev1.ReadOnlyMany, corev1.ReadWriteMany), result: Passed},
 		"a claim that cannot be read":  {to: claim, err: apierrors.NewForbidden(claims, "backups", nil), result: Warning, says: "could not be checked"},
 		"a bucket":                     {to: bucket(), read: both, result: Passed, says: "the Job of the backup is the first to use them"},
@@ -81,7 +81,7 @@ func TestBackupDestination(t *testing.T) {
 			schedule := &coderv1alpha1.CoderBackupSchedule{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "nightly"}}
 			schedule.Spec.Template.Destination = c.to
 			obj := DestinationObject(schedule)
-			if _, backup := obj.(*unstructured.Unstructured); obj != nil && (obj.GetNamespace() != "coder" || (obj.GetName() == "") != backup) {
+			if _, backup := obj.(*unstructured.Unstructured); obj != nil && (obj.GetNamespace() != "coder" || (obj.GetName() == "") != backup || backup && obj.GetLabels()[coderv1alpha1.LabelManagedBy] == "") {
 				t.Errorf("the object is %+v", obj)
 			}
 			if c.read != nil {

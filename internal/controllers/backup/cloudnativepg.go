@@ -89,7 +89,6 @@ func (r *Reconciler) cloudNativePGBackup(ctx context.Context, s *scope) (*unstru
 func newCloudNativePGBackup(backup *coderv1alpha1.CoderBackup) *unstructured.Unstructured {
 	o := upgrade.NewCloudNativePGBackup(backup.Namespace, backup.Spec.Destination.CloudNativePG)
 	o.SetName(backup.Name)
-	o.SetLabels(map[string]string{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})
 	o.SetAnnotations(map[string]string{coderv1alpha1.AnnotationBackupUID: string(backup.UID)})
 	return o
 }
