@@ -378,17 +378,33 @@ func TestTheConditionSaysThatTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// The checks may go on after the schema was read.
-func TestTheConditionSaysNothingOfAnOutageThatIsOver(t *testing.T) {
-	f := readyFixture(t)
-	f.wants(image236)
-	f.Settle()
-	controllertest.EndJob(f.Fixture.Fixture, &f.jobs("-schema-")[0], batchv1.JobFailed, "", "reason=DatabaseUnreachable\nmessage="+outageCause+"\n")
-	f.Settle()
-	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeChecking, outageCause)
-	f.endSchemaJobs("412")
-	f.Reconcile()
-	if u, c := f.mustBeIn(coderv1alpha1.UpgradeChecking), f.MustHave(coderv1alpha1.ConditionUpgraded, metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeChecking); u.SchemaBefore != 412 || strings.Contains(c.Message, outageCause) {
-		t.Errorf("with the schema %d the message is %q", u.SchemaBefore, c.Message)
+// TestTheConditionWhenTheDatabaseIsBack checks that the condition does not name the database any more while the image is still tried.
+func TestTheConditionWhenTheDatabaseIsBack(t *testing.T) {
+	for result, how := range map[string]batchv1.JobConditionType{
+		"schemaVersion=412\nserverVersion=150004\n":               batchv1.JobComplete,
+		"reason=DatabaseUnsuitable\nmessage=no schema of Coder\n": batchv1.JobFailed,
+	} {
+		f := readyFixture(t)
+		f.wants(image236)
+		f.Settle()
+		ends := func(attempt int, how batchv1.JobConditionType, result string) {
+			reason := ""
+			if how == batchv1.JobFailed {
+				reason = batchv1.JobReasonBackoffLimitExceeded
+			}
+			jobs := f.jobs("-schema-")
+			if len(jobs) != attempt {
+				t.Fatalf("in attempt %d there are %d Jobs", attempt, len(jobs))
+			}
+			controllertest.EndJob(f.Fixture.Fixture, &jobs[attempt-1], how, reason, result)
+			f.Settle()
+			f.mustBeIn(coderv1alpha1.UpgradeChecking)
+		}
+		ends(1, batchv1.JobFailed, "reason=DatabaseUnreachable\nmessage="+outageCause+"\n")
+		f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeChecking, outageCause)
+		ends(2, how, result)
+		if c := meta.FindStatusCondition(f.Object().Status.Conditions, coderv1alpha1.ConditionUpgraded); strings.Contains(c.Message, outageCause) {
+			t.Errorf("after %q the message is %q", result, c.Message)
+		}
 	}
 }

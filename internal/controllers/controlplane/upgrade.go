@@ -511,8 +511,10 @@ func (s *scope) upgraded() *metav1.Condition {
 	case coderv1alpha1.UpgradeChecking:
 		reason, message = coderv1alpha1.ReasonUpgradeChecking, fmt.Sprintf("the upgrade from Coder %s to %s begins; the image is pulled and the version of the schema is read, and the old pods serve", u.FromVersion, to)
 	case coderv1alpha1.UpgradeWaitingForBackup:
-		_, missing := s.externalBackup()
-		reason, message = coderv1alpha1.ReasonUpgradeWaitingForBackup, fmt.Sprintf("the upgrade from Coder %s to %s waits for a backup, and the pods keep the image %q; %s", u.FromVersion, to, u.FromImage, missing)
+		reason, message = coderv1alpha1.ReasonUpgradeWaitingForBackup, fmt.Sprintf("the upgrade from Coder %s to %s waits for a backup, and the pods keep the image %q", u.FromVersion, to, u.FromImage)
+		if _, missing := s.externalBackup(); upgrade.PolicyOf(s.cp).Backup == coderv1alpha1.UpgradeBackupExternal {
+			message += "; " + missing
+		}
 	case coderv1alpha1.UpgradeStoppingProvisioners:
 		reason, message = coderv1alpha1.ReasonUpgradeStoppingProvisioners, fmt.Sprintf("the external provisioners finish their jobs and stop, and the pods of Coder %s serve", u.FromVersion)
 	case coderv1alpha1.UpgradeStopping:

@@ -396,7 +396,19 @@ func TestADestinationThatCannotBeRead(t *testing.T) {
 	}
 	f.mustBeIn(coderv1alpha1.UpgradeChecking)
 	f.mustHavePods(image230, 1)
-	refusal = apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "backups", nil)
+	claims := corev1.Resource("persistentvolumeclaims")
+	refusal = apierrors.NewNotFound(claims, "backups")
+	f.Settle()
+	f.mustBeIn(coderv1alpha1.UpgradeWaitingForBackup)
+	refusal = errors.New("timeout")
+	if _, err := f.Try(); err == nil {
+		t.Error("there is no error")
+	}
+	f.mustSay(metav1.ConditionFalse, coderv1alpha1.ReasonUpgradeWaitingForBackup, "waits for a backup")
+	if c := meta.FindStatusCondition(f.Object().Status.Conditions, coderv1alpha1.ConditionUpgraded); strings.Contains(c.Message, coderv1alpha1.AnnotationUpgradeBackup) {
+		t.Errorf("the message asks for the annotation of an external backup: %q", c.Message)
+	}
+	refusal = apierrors.NewForbidden(claims, "backups", nil)
 	f.Settle()
 	f.mustBeIn(coderv1alpha1.UpgradeCompleted)
 }

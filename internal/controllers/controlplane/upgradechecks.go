@@ -317,7 +317,6 @@ func (r *Reconciler) readSchema(ctx context.Context, s *scope, schedule *coderv1
 	case err != nil:
 		return schemaState{}, err
 	case run.Ended == batchv1.JobComplete:
-		s.unreachable = ""
 		text, dirty := strings.CutSuffix(run.Result["schemaVersion"], " dirty")
 		schema := schemaState{
 			version: resources.ResultNumber(map[string]string{"version": text}, "version"), dirty: dirty, server: resources.ResultNumber(run.Result, "serverVersion") / 10000,
@@ -341,11 +340,14 @@ func (r *Reconciler) readSchema(ctx context.Context, s *scope, schedule *coderv1
 }
 
 // databaseAway reports whether a Job has failed because it cannot reach the database. It records the cause, also while the Job
-// still tries.
+// still tries, until one has reached the database.
 func (s *scope) databaseAway(run *framework.JobRun) bool {
-	if run.Ended == batchv1.JobComplete || run.Result["reason"] != coderv1alpha1.ReasonDatabaseUnreachable {
-		return false
+	switch {
+	case run.Ended != batchv1.JobComplete && run.Result["reason"] == coderv1alpha1.ReasonDatabaseUnreachable:
+		s.unreachable = framework.Redact(run.Result["message"])
+		return run.Ended == batchv1.JobFailed
+	case run.Ended != "":
+		s.unreachable = ""
 	}
-	s.unreachable = framework.Redact(run.Result["message"])
-	return run.Ended == batchv1.JobFailed
+	return false
 }
