@@ -191,11 +191,8 @@ func (b *bucket) upload(ctx context.Context) error {
 }
 
 // abortUploads removes the parts of uploads of this backup that were interrupted, which no list of objects shows. Not every server
-// lists such uploads, and the access keys may not be allowed to, so errors are ignored.
+// lists such uploads, and the access keys may not be allowed to, so errors are ignored. The manifest must be that of this backup.
 func (b *bucket) abortUploads(ctx context.Context) {
-	if manifest, err := b.read(ctx, manifestFile); err != nil || value(manifest, "uid") != b.uid {
-		return
-	}
 	for _, name := range objectNames() {
 		_ = b.client.RemoveIncompleteUpload(ctx, b.bucket, b.prefix+name)
 	}
@@ -227,7 +224,9 @@ func (b *bucket) put(ctx context.Context, name string, content io.Reader) error 
 	if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchUpload {
 		// The client has tried that, but sends no requests when the pod is being stopped.
 		after, stop := context.WithTimeout(context.WithoutCancel(ctx), abortLimit)
-		b.abortUploads(after)
+		if manifest, err := b.claimed(after); err == nil && manifest != nil {
+			b.abortUploads(after)
+		}
 		stop()
 	}
 	rest, _ := io.CopyN(io.Discard, source, 1)

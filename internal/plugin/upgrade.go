@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -203,19 +202,11 @@ func backupBefore(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderContro
 
 // backupDestination checks where the backup is stored, with the rights of the user, which may be others than those of the operator.
 func backupDestination(ctx context.Context, c *Cluster, schedule *coderv1alpha1.CoderBackupSchedule) upgrade.Check {
-	var err error
-	destination := upgrade.DestinationObject(schedule)
-	switch destination.(type) {
-	case nil:
-	case *unstructured.Unstructured:
-		err = c.Create(ctx, destination, client.DryRunAll)
-	default:
-		err = c.Get(ctx, client.ObjectKeyFromObject(destination), destination)
-	}
+	check, err := upgrade.TryDestination(ctx, c, schedule)
 	if apierrors.IsForbidden(err) {
 		return upgrade.Check{Name: upgrade.CheckDestination, Result: upgrade.Warning, Message: "the operator checks it before a pod stops; it could not be checked here: " + err.Error()}
 	}
-	return upgrade.BackupDestination(schedule, destination, err)
+	return check
 }
 
 // newServer checks the version of PostgreSQL that the newest backup of the control plane reports.

@@ -3,6 +3,7 @@ package upgrade
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,10 +43,22 @@ func NewCloudNativePGBackup(namespace string, wanted *coderv1alpha1.CloudNativeP
 	return o
 }
 
-// DestinationObject returns the object that shows whether a backup can be stored where a schedule says: a PersistentVolumeClaim
-// or a Secret, which must be read, or a Backup of CloudNativePG, which must be created in a dry run. It returns nil if the
-// destination is not known.
-func DestinationObject(schedule *coderv1alpha1.CoderBackupSchedule) client.Object {
+// TryDestination checks whether a backup can be stored where a schedule says. It reads the PersistentVolumeClaim or the Secret, or
+// creates a Backup of CloudNativePG in a dry run. err is the error of that request; the check takes it into account.
+func TryDestination(ctx context.Context, c client.Client, schedule *coderv1alpha1.CoderBackupSchedule) (check Check, err error) {
+	obj := destinationObject(schedule)
+	switch obj.(type) {
+	case nil:
+	case *unstructured.Unstructured:
+		err = c.Create(ctx, obj, client.DryRunAll)
+	default:
+		err = c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	}
+	return backupDestination(schedule, obj, err), err
+}
+
+// destinationObject returns what TryDestination reads or creates, or nil if the destination is not known.
+func destinationObject(schedule *coderv1alpha1.CoderBackupSchedule) client.Object {
 	switch to := schedule.Spec.Template.Destination; {
 	case to.PersistentVolumeClaim != nil:
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: schedule.Namespace, Name: to.PersistentVolumeClaim.ClaimName}}
@@ -59,9 +72,9 @@ func DestinationObject(schedule *coderv1alpha1.CoderBackupSchedule) client.Objec
 	return nil
 }
 
-// BackupDestination checks where the backups of a schedule are stored. obj is what DestinationObject returned, as the cluster
-// has it now, and err the error of the request. The check fails only if a backup cannot succeed.
-func BackupDestination(schedule *coderv1alpha1.CoderBackupSchedule, obj client.Object, err error) Check {
+// backupDestination returns the check for an object as the cluster has it now, and the error of the request. It fails only if a
+// backup cannot succeed.
+func backupDestination(schedule *coderv1alpha1.CoderBackupSchedule, obj client.Object, err error) Check {
 	works, problem, result := "", "", Passed
 	switch typed := obj.(type) {
 	case *corev1.PersistentVolumeClaim:

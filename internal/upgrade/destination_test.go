@@ -80,14 +80,14 @@ func TestBackupDestination(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			schedule := &coderv1alpha1.CoderBackupSchedule{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "nightly"}}
 			schedule.Spec.Template.Destination = c.to
-			obj := DestinationObject(schedule)
+			obj := destinationObject(schedule)
 			if _, backup := obj.(*unstructured.Unstructured); obj != nil && (obj.GetNamespace() != "coder" || (obj.GetName() == "") != backup || backup && obj.GetLabels()[coderv1alpha1.LabelManagedBy] == "") {
 				t.Errorf("the object is %+v", obj)
 			}
 			if c.read != nil {
 				c.read(obj)
 			}
-			check := BackupDestination(schedule, obj, c.err)
+			check := backupDestination(schedule, obj, c.err)
 			if check.Name != "BackupDestination" || check.Result != c.result || !strings.Contains(check.Message, c.says) || strings.Contains(check.Message, "geheim") {
 				t.Errorf("the check is %+v, want %s with %q", check, c.result, c.says)
 			}

@@ -379,7 +379,7 @@ func TestADestinationThatCannotBeRead(t *testing.T) {
 	f.Create(schedule())
 	f.withWorld()
 	refusal := errors.New("timeout")
-	f.r.kit.Live = interceptor.NewClient(f.Cluster, interceptor.Funcs{
+	f.r.kit.Uncached = interceptor.NewClient(f.Cluster, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if _, is := obj.(*corev1.PersistentVolumeClaim); is {
 				return refusal

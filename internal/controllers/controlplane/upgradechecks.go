@@ -10,7 +10,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -171,15 +170,8 @@ func (r *Reconciler) scheduleProblem(ctx context.Context, s *scope, schedule *co
 	if err != nil {
 		return nil, err
 	}
-	destination := upgrade.DestinationObject(schedule)
-	switch destination.(type) {
-	case nil:
-	case *unstructured.Unstructured:
-		err = r.kit.Uncached.Create(ctx, destination, client.DryRunAll)
-	default:
-		err = r.kit.Live.Get(ctx, client.ObjectKeyFromObject(destination), destination)
-	}
-	switch check := upgrade.BackupDestination(schedule, destination, err); {
+	check, err := upgrade.TryDestination(ctx, r.kit.Uncached, schedule)
+	switch {
 	case check.Result == upgrade.Failed:
 		return &framework.Problem{Reason: coderv1alpha1.ReasonBackupUnavailable, Message: fmt.Sprintf(
 			"the upgrade cannot make its backup: %s; the pods keep the image %q", framework.Redact(check.Message), s.upgrade.FromImage)}, nil

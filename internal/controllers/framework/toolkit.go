@@ -83,7 +83,7 @@ type Options struct {
 type Toolkit struct {
 	Client client.Client
 	Live   client.Reader
-	// Uncached reads and writes without a cache. It is used for the Secrets that a kind maintains.
+	// Uncached reads and writes without a cache, for example the Secrets that a kind maintains.
 	Uncached client.Client
 	Applier  *apply.Applier
 	Recorder events.EventRecorder
