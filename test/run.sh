@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # run.sh [PACKAGE...]: unit and integration tests with the race detector, then those that it has nothing to find in
-# (kubetest.SkipWithRace) without it; with packages, these only with TEST_RACE=off. go vet is part of make lint. The
-# integration tests start the etcd and kube-apiserver that the demo also uses, or those in KUBEBUILDER_ASSETS; missing
-# programs are built first. That first time the tests run without the race detector, for which all packages would be compiled
-# once more; TEST_RACE=on uses it nevertheless. TEST_RESULTS is a directory for the runner's events (test.json). With TEST_RACE=off the race
-# detector is not used: that takes half of the time, without what must be compiled for the race detector. TEST_PART is
-# raced (and the simulations), unraced, compile (only compile for raced) or both, the default.
+# (the packages in "sequential", and kubetest.SkipWithRace) without it; with packages, these only with TEST_RACE=off. go vet is
+# part of make lint. The integration tests start the etcd and kube-apiserver that the demo also uses, or those in KUBEBUILDER_ASSETS;
+# missing programs are built first. That first time the tests run without the race detector, for which all packages would be
+# compiled once more; TEST_RACE=on uses it nevertheless. TEST_RESULTS is a directory for the runner's events (test.json). With
+# TEST_RACE=off the race detector is not used: that takes half of the time, without what must be compiled for the race
+# detector. TEST_PART is raced, unraced, compile (only compile for raced) or both, the default.
 set -euo pipefail
 . "$(dirname "$0")/../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -20,26 +20,37 @@ fi
 results="${TEST_RESULTS:-$CACHE/logs/test}"
 mkdir -p "$results"
 shared=() # What starts the kube-apiserver that packages share.
-# Tests of manifests, charts, docs, policies, and of the checks and the removal of an installation. They call functions of the product one
-# after another, so the race detector has nothing to find.
-sequential=()
+# Packages that start no goroutine, and whose tests call the product's functions one after another: the race detector has nothing
+# to find. The controllers run at the same time in test/integration, with it.
+sequential=() skip=()
 part="${TEST_PART:-both}"
 if [ $# = 0 ]; then
   shared=("$results/testcluster-$part")
   go build -o "${shared[0]}" ./test/testcluster
   # Plain assignments, so that an error of go list ends the script and no package is left out.
-  names=$(go list ./test/admission ./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release ./internal/{installation,uninstall})
+  names=$(go list ./api/... ./internal/{export,installation,migrate,podproblem,supportbundle} \
+    ./internal/controllers/{backup,controlplane,ensure,provisioner,resources,workspaceproxy}/... \
+    ./test/{admission,chart,docs,manifests,monitoring,release})
   mapfile -t sequential <<<"$names"
   names=$(go list ./... | grep -vxF -e "$names" -e "$(go list ./test/integration)")
   mapfile -t others <<<"$names"
+  # The tests of the other packages that are skipped with the race detector: those with such a line.
+  skipped='\b(EachStep|SkipWithRace|ensuretest\.Crash)\('
+  files=$(git grep -lE "$skipped" -- '*_test.go')
+  mapfile -t simulations < <(xargs -n 1 dirname <<<"$files" | sort -u | sed "s|^|$(go list -m)/|" | grep -vxF "$(printf '%s\n' "${sequential[@]}")")
+  names=$(git grep -hE "^(package|func) |$skipped" -- '*_test.go' | awk '/^package/ { name = ""; next } /^func/ { name = $2; sub(/\(.*/, "", name); next } name { print "^" name "$" }' | sort -u | paste -sd '|')
   # The longest tests first.
-  set -- ./internal/controllers/... ./internal/coderd ./internal/apiserver/... "${others[@]}"
+  set -- ./internal/apiserver/... ./internal/coderd "${others[@]}"
 fi
 gotestsum=("$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg)
 flags=(-vet=off -count=1 -timeout 60m -p "$(($(nproc) + 2))")
 status=0
 race=-race
-[ "${TEST_RACE:-on}" = on ] || race=-race=false
+if [ "${TEST_RACE:-on}" != on ]; then
+  race=-race=false
+  # The other part runs these.
+  [ "$part" != raced ] || skip=(-skip "${names:-}")
+fi
 [ "$race" != -race ] || export CGO_ENABLED=1
 # Compiles every package and its tests, and links nothing. Otherwise the go commands below, which run at the same time, would
 # compile the same packages.
@@ -67,7 +78,7 @@ if [ "$part" != unraced ]; then
     integration integration-long -run "$LONG_TESTS"
     integration integration -skip "$LONG_TESTS"
   fi
-  nice "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- "$race" "${flags[@]}" "$@" || status=$?
+  nice "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- "$race" "${flags[@]}" "${skip[@]}" "$@" || status=$?
   for half in "${halves[@]}"; do wait "$half" || status=$?; done
   trap - EXIT
   [ ${#halves[@]} = 0 ] || cat "$results/integration-long.log" "$results/integration.log"
@@ -81,13 +92,8 @@ if [ ${#shared[@]} != 0 ] && [ "$part" != raced ]; then
   done
   step "go test without the race detector: ${sequential[*]}"
   "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/sequential.json" -- "${flags[@]}" "${sequential[@]}" || status=$?
-fi
-if [ ${#shared[@]} != 0 ] && [ "$part" != unraced ] && [ "$race" = -race ]; then
-  # With the race detector they were skipped.
-  skipped='\b(EachStep|SkipWithRace|ensuretest\.Crash)\('
-  mapfile -t simulations < <(git grep -lE "$skipped" -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
-  # The tests with such a line.
-  names=$(git grep -hE "^(package|func) |$skipped" -- '*_test.go' | awk '/^package/ { name = ""; next } /^func/ { name = $2; sub(/\(.*/, "", name); next } name { print "^" name "$" }' | sort -u | paste -sd '|')
-  "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/simulations.json" -- "${flags[@]}" -run "$names" "${simulations[@]}" || status=$?
+  if [ "$race" = -race ] || [ "$part" = unraced ]; then
+    "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/simulations.json" -- "${flags[@]}" -run "$names" "${simulations[@]}" || status=$?
+  fi
 fi
 exit "$status"

@@ -14,10 +14,10 @@ mkdir -p "$BIN" "$LOGS"
 hack/docs/npm/install.sh test/conformance/node conformance
 "$HERE/build.sh" etcd apiserver
 step "building the server"
-go build -o "$BIN/conformance-coder-k8s" ./cmd/coder-k8s
+make --no-print-directory build # As for the end-to-end tests: CI links it once.
 step "the suite and the clients"
 : >"$log"
-export KUBEBUILDER_ASSETS="$BIN" CONFORMANCE_SUITE="$CACHE/conformance" CONFORMANCE_PROGRAM="$BIN/conformance-coder-k8s" CONFORMANCE_LOGS="$LOGS"
+export KUBEBUILDER_ASSETS="$BIN" CONFORMANCE_SUITE="$CACHE/conformance" CONFORMANCE_PROGRAM="$PWD/bin/coder-k8s" CONFORMANCE_LOGS="$LOGS"
 # The output of the tests is printed as a whole if one failed.
 if ! watched "$log" "the tests" go test -tags "conformance,$OPERATOR_TAGS" -count=1 -timeout 20m -v ./test/conformance/...; then
   cat "$log"

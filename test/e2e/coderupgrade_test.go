@@ -27,7 +27,6 @@ var olderCoders = []string{"2.29.1", "2.30.0"}
 func testCoderUpgrade(t *testing.T) {
 	explain(t, sampleNamespace)
 	older := loadOlderCoders(t)
-	withPlugin(t)
 	kubectl(t, "create", "namespace", sampleNamespace)
 	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db", "--from-literal=url="+database(t, "first"))
 	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db-2", "--from-literal=url="+database(t, "coder"))
@@ -215,7 +214,6 @@ func backedUp(t *testing.T, phase string) string {
 // stop no pod. From one whose server ends at once, the old Coder comes back with all that it had. No image is tried again.
 func testUpgradeTakenBack(t *testing.T) {
 	explain(t, sampleNamespace)
-	withPlugin(t)
 	repository, _, _ := strings.Cut(coderImage, ":")
 	mistagged, broken := repository+":v2.98.0", repository+":v2.99.0"
 	nodeShell(t, "ctr", "-n", "k8s.io", "images", "tag", "--force", coderImage, mistagged)

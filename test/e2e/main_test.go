@@ -32,8 +32,7 @@ const sampleNamespace = "coder"
 // (test/e2e/run.sh). Each step depends on the state that the earlier steps left. If the
 // installation fails, the scenario ends.
 
-// TestMainJob uses the aggregated API with kubectl, the kubectl plugin and AI tools,
-// while replicas start and stop.
+// TestMainJob uses the aggregated API with kubectl, the kubectl plugin and AI tools.
 func TestMainJob(t *testing.T) {
 	reportPanics(t)
 	if !t.Run("install", testInstall) {
@@ -49,9 +48,6 @@ func TestMainJob(t *testing.T) {
 	if t.Run("templates", testTemplates) {
 		t.Run("workspaces", testWorkspaces)
 	}
-	t.Run("replicas", testReplicas)
-	t.Run("records by hand", testRecordsByHand)
-	t.Run("storage faults", testStorageFaults)
 	t.Run("MCP", testMCP)
 	t.Run("plugin", testPlugin)
 	t.Run("people act as themselves", testActing)
@@ -64,9 +60,9 @@ func TestMainJob(t *testing.T) {
 	t.Run("etcd restored", testEtcdRestored)
 }
 
-// TestOperation tests the operation of a control plane: monitoring, outages, kills,
-// changes of its spec, licensed features, and control planes that fail from the start. At
-// the end everything is removed.
+// TestOperation tests the operation of a control plane: monitoring, replicas that start and stop,
+// outages of Coder, the database and the storage, kills, changes of its spec, licensed features, and
+// control planes that fail from the start. At the end everything is removed.
 func TestOperation(t *testing.T) {
 	reportPanics(t)
 	if !t.Run("install", testInstall) {
@@ -75,10 +71,10 @@ func TestOperation(t *testing.T) {
 	if t.Run("samples", testSamples) {
 		t.Run("token refused", testTokenRefused)
 		t.Run("nothing secret is told", testNothingSecretIsTold)
-		t.Run("backup", testBackup)
-		t.Run("backup-s3", testBackupToS3)
-		t.Run("upgrade taken back", testUpgradeTakenBack)
 		t.Run("Prometheus", testPrometheus)
+		t.Run("replicas", testReplicas)
+		t.Run("records by hand", testRecordsByHand)
+		t.Run("storage faults", testStorageFaults)
 		t.Run("killed during writes", testKilledDuringWrites)
 		t.Run("Coder unreachable", testCoderUnreachable)
 		t.Run("Coder's pod killed", testCoderPodKilled)
@@ -112,9 +108,11 @@ func TestOperation(t *testing.T) {
 }
 
 // TestInstallation tests each variant of the installation, upgrades and changes between
-// variants, each of which starts without an operator, and then the tutorials.
+// variants, each of which starts without an operator. Then it backs up and upgrades Coder, beside
+// the tutorials.
 func TestInstallation(t *testing.T) {
 	reportPanics(t)
+	withPlugin(t)
 	if !t.Run("ways of installation", testWaysOfInstallation) || !t.Run("Helm chart", testHelmChart) || !t.Run("upgrade", testUpgrade) {
 		return
 	}
@@ -124,8 +122,17 @@ func TestInstallation(t *testing.T) {
 	t.Run("upgrade of Coder", testCoderUpgrade)
 	// These have nothing to do with each other, so they are waited for together.
 	t.Run("side by side", func(t *testing.T) {
-		t.Run("migrate", parallel(testMigrate))
-		t.Run("tutorials", parallel(testTutorials))
+		t.Run("upgrades", parallel(func(t *testing.T) {
+			if t.Run("samples", testSamples) {
+				t.Run("backup", testBackup)
+				t.Run("backup-s3", testBackupToS3)
+				t.Run("upgrade taken back", testUpgradeTakenBack)
+			}
+		}))
+		t.Run("migrate and tutorials", parallel(func(t *testing.T) {
+			t.Run("migrate", testMigrate)
+			t.Run("tutorials", testTutorials)
+		}))
 	})
 }
 
