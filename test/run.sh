@@ -20,7 +20,7 @@ fi
 results="${TEST_RESULTS:-$CACHE/logs/test}"
 mkdir -p "$results"
 shared=() # What starts the kube-apiserver that packages share.
-# Tests of manifests, charts, docs, policies, and of the checks and the removal of an installation. They call functions of the product one
+# Tests of manifests, charts, docs, policies, and of the checks of an installation. They call functions of the product one
 # after another, so the race detector has nothing to find.
 sequential=()
 part="${TEST_PART:-both}"
@@ -28,7 +28,7 @@ if [ $# = 0 ]; then
   shared=("$results/testcluster-$part")
   go build -o "${shared[0]}" ./test/testcluster
   # Plain assignments, so that an error of go list ends the script and no package is left out.
-  names=$(go list ./test/admission ./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release ./internal/{installation,uninstall})
+  names=$(go list ./test/admission ./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release ./internal/installation)
   mapfile -t sequential <<<"$names"
   names=$(go list ./... | grep -vxF -e "$names" -e "$(go list ./test/integration)")
   mapfile -t others <<<"$names"
