@@ -29,7 +29,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/migrate"
 	"github.com/coder-k8s/coder-k8s/internal/supportbundle"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
-	"github.com/coder-k8s/coder-k8s/internal/uninstall"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -103,7 +102,6 @@ func subcommands(streams genericiooptions.IOStreams) []*cobra.Command {
 		export.NewCommand(streams),
 		migrate.NewCommand(streams),
 		supportbundle.NewCommand(streams),
-		uninstall.NewCommand(streams),
 		bucket.NewCommand(),
 	}
 	for _, command := range commands {

@@ -75,15 +75,7 @@ func Sequences(stream io.Writer, getenv func(string) string) bool {
 // Ask asks a question and returns true if the answer is y or yes. It returns false for
 // anything else, including the end of the input. It returns early when the context is done.
 func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
-	line, err := Prompt(ctx, in, out, question+" [y/N] ")
-	line = strings.ToLower(line)
-	return line == "y" || line == "yes", err
-}
-
-// Prompt prints a text and returns the next line of the input without spaces around it, or
-// "" at the end of the input. It returns early when the context is done.
-func Prompt(ctx context.Context, in io.Reader, out io.Writer, text string) (string, error) {
-	fmt.Fprint(out, text)
+	fmt.Fprint(out, question+" [y/N] ")
 	answer := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(in).ReadString('\n')
@@ -92,9 +84,10 @@ func Prompt(ctx context.Context, in io.Reader, out io.Writer, text string) (stri
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(out)
-		return "", ctx.Err()
+		return false, ctx.Err()
 	case line := <-answer:
-		return strings.TrimSpace(line), nil
+		line = strings.ToLower(strings.TrimSpace(line))
+		return line == "y" || line == "yes", nil
 	}
 }
 

@@ -31,12 +31,12 @@ func (c *checker) apiService(ctx context.Context) ([]Problem, error) {
 		return nil, nil
 	}
 	service := &apiregistrationv1.APIService{}
-	err := c.kube.Get(ctx, client.ObjectKey{Name: APIServiceName}, service)
+	err := c.kube.Get(ctx, client.ObjectKey{Name: apiServiceName}, service)
 	switch {
 	case apierrors.IsNotFound(err):
 		return apiServiceProblem("is missing", applyInstallation), nil
 	case err != nil:
-		return nil, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+		return nil, fmt.Errorf("reading APIService %s: %w", apiServiceName, err)
 	}
 	if taken := c.taken(service); taken != nil {
 		return taken, nil
@@ -49,12 +49,12 @@ func (c *checker) apiService(ctx context.Context) ([]Problem, error) {
 }
 
 func apiServiceProblem(what, do string) []Problem {
-	return []Problem{{Object: "APIService " + APIServiceName, What: what, Do: do}}
+	return []Problem{{Object: "APIService " + apiServiceName, What: what, Do: do}}
 }
 
 // taken returns a problem if requests are sent to another server.
 func (c *checker) taken(service *apiregistrationv1.APIService) []Problem {
-	ours := c.want.Namespace + "/" + APIServiceService
+	ours := c.want.Namespace + "/" + apiServiceService
 	what := ""
 	switch ref := service.Spec.Service; {
 	case service.DeletionTimestamp != nil:
@@ -82,17 +82,17 @@ func (c *checker) foreignAuthority(ctx context.Context, service *apiregistration
 		return apiServiceProblem("does not verify the server certificate (insecureSkipTLSVerify)", applyInstallation), nil
 	}
 	secret := &corev1.Secret{}
-	err := c.kube.Get(ctx, client.ObjectKey{Namespace: c.want.Namespace, Name: APIServiceSecret}, secret)
+	err := c.kube.Get(ctx, client.ObjectKey{Namespace: c.want.Namespace, Name: apiServiceSecret}, secret)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		// If it does not exist, the certificate is configured as files.
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading Secret %s/%s: %w", c.want.Namespace, APIServiceSecret, err)
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", c.want.Namespace, apiServiceSecret, err)
 	case secret.Labels[coderv1alpha1.LabelManagedBy] != coderv1alpha1.ManagedBy, sharesAuthority(service.Spec.CABundle, secret.Data[authorityKey]):
 		return nil, nil
 	}
-	what := fmt.Sprintf("trusts another certificate authority than the one in Secret %s/%s", c.want.Namespace, APIServiceSecret)
+	what := fmt.Sprintf("trusts another certificate authority than the one in Secret %s/%s", c.want.Namespace, apiServiceSecret)
 	if len(service.Spec.CABundle) == 0 {
 		what = "trusts no certificate authority yet"
 	} else if who := writerOf(service, "f:caBundle"); who != "" {

@@ -26,7 +26,7 @@ func startsWith(sentence string) func(Problem) bool {
 
 // No pod runs in these tests, which is reported as a problem.
 func noPod(p Problem) bool {
-	return p.Object == "APIService "+APIServiceName && strings.Contains(p.What, "EndpointsNotFound") ||
+	return p.Object == "APIService "+apiServiceName && strings.Contains(p.What, "EndpointsNotFound") ||
 		p.Object == "Deployment coder-system/coder-k8s" && p.What == "has none of 2 pods available"
 }
 
@@ -144,20 +144,20 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 			operator: "ServiceAccount coder-system/coder-k8s lacks permissions that it needs in namespace coder-system: leases.coordination.k8s.io ",
 		},
 		"no APIService": {
-			broken:        func(t *testing.T) { c.without(t, "apiregistration.k8s.io/v1", "APIService", "", APIServiceName) },
+			broken:        func(t *testing.T) { c.without(t, "apiregistration.k8s.io/v1", "APIService", "", apiServiceName) },
 			administrator: "APIService v1alpha1.aggregation.coder.com is missing: apply the manifests of this version (kubectl apply -f install.yaml, or your variant of it)",
 			operator:      "APIService v1alpha1.aggregation.coder.com is missing: ",
 		},
 		"an APIService of others": {
 			broken: func(t *testing.T) {
-				c.changed(t, "apiregistration.k8s.io/v1", "APIService", APIServiceName, "elsewhere", "spec", "service", "namespace")
+				c.changed(t, "apiregistration.k8s.io/v1", "APIService", apiServiceName, "elsewhere", "spec", "service", "namespace")
 			},
 			administrator: "APIService v1alpha1.aggregation.coder.com sends requests to Service elsewhere/coder-k8s-apiserver, not to coder-system/coder-k8s-apiserver (written by \"",
 			operator:      "APIService v1alpha1.aggregation.coder.com sends requests to Service elsewhere/coder-k8s-apiserver",
 		},
 		"nobody verified": {
 			broken: func(t *testing.T) {
-				c.changed(t, "apiregistration.k8s.io/v1", "APIService", APIServiceName, true, "spec", "insecureSkipTLSVerify")
+				c.changed(t, "apiregistration.k8s.io/v1", "APIService", apiServiceName, true, "spec", "insecureSkipTLSVerify")
 			},
 			administrator: "APIService v1alpha1.aggregation.coder.com does not verify the server certificate",
 			operator:      "APIService v1alpha1.aggregation.coder.com does not verify the server certificate",

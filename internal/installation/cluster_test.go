@@ -127,9 +127,10 @@ func (c cluster) without(t *testing.T, apiVersion, kind, namespace, name string)
 	c.gone(t, object)
 }
 
-// gone waits until a deleted object no longer exists. If kube-apiserver failed to list the
-// objects of a definition ("storage is (re)initializing"), it does not retry the deletion
-// until the definition is changed; see remind in internal/uninstall.
+// gone waits until a deleted object no longer exists. After kube-apiserver failed to list the
+// objects of a definition ("storage is (re)initializing"), it may not retry the deletion until the
+// definition is changed: its finalizer controller retries at once with a cached definition, which
+// ends in a conflict, and then ignores the event of its own change of the condition.
 func (c cluster) gone(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	looks := 0

@@ -20,8 +20,8 @@ import (
 // namedFields is the maximum number of missing fields that are named.
 const namedFields = 3
 
-// DefinitionKind returns the GroupVersionKind of CustomResourceDefinitions.
-func DefinitionKind() schema.GroupVersionKind {
+// definitionKind returns the GroupVersionKind of CustomResourceDefinitions.
+func definitionKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 }
 
@@ -36,7 +36,7 @@ func (c *checker) definitions(ctx context.Context) ([]Problem, error) {
 	}
 	switch {
 	case c.want.AggregatedAPI:
-		wanted = append(wanted, RecordDefinitions()...)
+		wanted = append(wanted, recordDefinitions()...)
 	case c.want.Controllers:
 		wanted = append(wanted, mirrorStates())
 	}
@@ -56,7 +56,7 @@ func (c *checker) definitions(ctx context.Context) ([]Problem, error) {
 // discovery and OpenAPI documents.
 func (c *checker) definition(ctx context.Context, d Definition) ([]Problem, error) {
 	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(DefinitionKind())
+	crd.SetGroupVersionKind(definitionKind())
 	err := c.kube.Get(ctx, client.ObjectKey{Name: d.Name}, crd)
 	switch {
 	case apierrors.IsForbidden(err):
@@ -111,7 +111,7 @@ func (d Definition) defects(object *unstructured.Unstructured) ([]Problem, error
 	}
 	if gone := object.GetDeletionTimestamp(); gone != nil {
 		p := d.problem("is being deleted, and with it every "+d.Kind, true, &gone.Time)
-		p.Do = "finish the removal with coder-k8s uninstall; a deletion cannot be taken back"
+		p.Do = "finish the removal, or keep the Coders, as docs/how-to/uninstall.md describes; a deletion cannot be taken back"
 		return []Problem{p}, nil
 	}
 	if kind := crd.Spec.Names.Kind; kind != d.Kind {

@@ -104,7 +104,7 @@ func (c *checker) several(all []appsv1.Deployment) []Problem {
 	for _, d := range all {
 		switch {
 		case !runs(d, "controller"), ptr.Deref(d.Spec.Replicas, 1) == 0, d.Namespace == c.want.Namespace:
-		case overlap(c.want.WatchNamespaces, WatchedBy(d)):
+		case overlap(c.want.WatchNamespaces, watchedBy(d)):
 			problems = append(problems, Problem{
 				Object: fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name),
 				What:   fmt.Sprintf("runs the controllers for the same namespaces as namespace %s does, and both write the same objects", c.want.Namespace),
@@ -120,8 +120,8 @@ func runs(d appsv1.Deployment, app string) bool {
 	return len(apps) == 0 && len(d.Spec.Template.Spec.Containers) > 0 || slices.Contains(apps, "all") || slices.Contains(apps, app)
 }
 
-// WatchedBy returns the namespaces that a Deployment of the operator watches, or none if it watches all.
-func WatchedBy(d appsv1.Deployment) []string {
+// watchedBy returns the namespaces that a Deployment of the operator watches, or none if it watches all.
+func watchedBy(d appsv1.Deployment) []string {
 	var namespaces []string
 	for _, value := range values(d, "--watch-namespaces") {
 		namespaces = append(namespaces, strings.Split(value, ",")...)

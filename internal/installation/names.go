@@ -18,17 +18,17 @@ const (
 	Name = "coder-k8s"
 	// Namespace is the default namespace of the operator.
 	Namespace = "coder-system"
-	// APIServiceName is the name of the APIService of the aggregated API.
-	APIServiceName = "v1alpha1.aggregation.coder.com"
-	// APIServiceService is the Service that the APIService references.
-	APIServiceService = "coder-k8s-apiserver"
-	// APIServiceSecret contains the certificate of the aggregated API and its CA.
-	APIServiceSecret = "coder-k8s-apiserver-tls"
-	// LeaseName is the name of the controllers' leader election Lease.
-	LeaseName = "coder-k8s-controller.coder.com"
-	// APIServerLeaseName is the name of the Lease that elects the replica of the aggregated
+	// apiServiceName is the name of the APIService of the aggregated API.
+	apiServiceName = "v1alpha1.aggregation.coder.com"
+	// apiServiceService is the Service that the APIService references.
+	apiServiceService = "coder-k8s-apiserver"
+	// apiServiceSecret contains the certificate of the aggregated API and its CA.
+	apiServiceSecret = "coder-k8s-apiserver-tls"
+	// leaseName is the name of the controllers' leader election Lease.
+	leaseName = "coder-k8s-controller.coder.com"
+	// apiServerLeaseName is the name of the Lease that elects the replica of the aggregated
 	// API that mirrors Coder.
-	APIServerLeaseName = "coder-k8s-aggregated-api"
+	apiServerLeaseName = "coder-k8s-aggregated-api"
 	// PolicyName is the name of the admission policies that record and protect the author
 	// of spec.rbac, and of their bindings.
 	PolicyName = author.PolicyName
@@ -44,31 +44,28 @@ type Definition struct {
 	// Resource is the resource of its objects.
 	Resource schema.GroupVersionResource
 	Kind     string
-	// Finalizer is the finalizer that the operator adds to each object, if any.
-	Finalizer string
 	// object is the Go type of the objects.
 	object reflect.Type
 }
 
-// Definitions returns the kinds that users create, in the order of deletion: objects that
-// register with a control plane are deleted before the control plane.
+// Definitions returns the kinds that users create.
 func Definitions() []Definition {
 	return []Definition{
-		workload("codertemplatetests", "CoderTemplateTest", coderv1alpha1.FinalizerTemplateTest, coderv1alpha1.CoderTemplateTest{}),
-		workload("coderbackupschedules", "CoderBackupSchedule", "", coderv1alpha1.CoderBackupSchedule{}),
-		workload("coderbackups", "CoderBackup", coderv1alpha1.FinalizerBackup, coderv1alpha1.CoderBackup{}),
-		workload("coderworkspaceproxies", "CoderWorkspaceProxy", coderv1alpha1.FinalizerWorkspaceProxy, coderv1alpha1.CoderWorkspaceProxy{}),
-		workload("coderprovisioners", "CoderProvisioner", coderv1alpha1.FinalizerProvisionerKey, coderv1alpha1.CoderProvisioner{}),
+		workload("codertemplatetests", "CoderTemplateTest", coderv1alpha1.CoderTemplateTest{}),
+		workload("coderbackupschedules", "CoderBackupSchedule", coderv1alpha1.CoderBackupSchedule{}),
+		workload("coderbackups", "CoderBackup", coderv1alpha1.CoderBackup{}),
+		workload("coderworkspaceproxies", "CoderWorkspaceProxy", coderv1alpha1.CoderWorkspaceProxy{}),
+		workload("coderprovisioners", "CoderProvisioner", coderv1alpha1.CoderProvisioner{}),
 		controlPlanes(),
 	}
 }
 
 func controlPlanes() Definition {
-	return workload("codercontrolplanes", "CoderControlPlane", coderv1alpha1.FinalizerCleanup, coderv1alpha1.CoderControlPlane{})
+	return workload("codercontrolplanes", "CoderControlPlane", coderv1alpha1.CoderControlPlane{})
 }
 
-// RecordDefinitions returns the kinds in which the aggregated API stores its state.
-func RecordDefinitions() []Definition {
+// recordDefinitions returns the kinds in which the aggregated API stores its state.
+func recordDefinitions() []Definition {
 	return []Definition{
 		mirrorStates(),
 		record("codertemplaterecords", "CoderTemplateRecord", recordsv1alpha1.CoderTemplateRecord{}),
@@ -78,9 +75,6 @@ func RecordDefinitions() []Definition {
 	}
 }
 
-// AllDefinitions returns all kinds that an installation defines, in the order of deletion.
-func AllDefinitions() []Definition { return append(Definitions(), RecordDefinitions()...) }
-
 // mirrorStates returns the kind in which the aggregated API reports what it has read. The controllers
 // need it too.
 func mirrorStates() Definition {
@@ -88,16 +82,13 @@ func mirrorStates() Definition {
 }
 
 func record(plural, kind string, object any) Definition {
-	return definition(recordsv1alpha1.GroupVersion.WithResource(plural), kind, "", object)
+	return definition(recordsv1alpha1.GroupVersion.WithResource(plural), kind, object)
 }
 
-func workload(plural, kind, finalizer string, object any) Definition {
-	return definition(coderv1alpha1.GroupVersion.WithResource(plural), kind, finalizer, object)
+func workload(plural, kind string, object any) Definition {
+	return definition(coderv1alpha1.GroupVersion.WithResource(plural), kind, object)
 }
 
-func definition(resource schema.GroupVersionResource, kind, finalizer string, object any) Definition {
-	return Definition{
-		Name: resource.GroupResource().String(), Resource: resource, Kind: kind,
-		Finalizer: finalizer, object: reflect.TypeOf(object),
-	}
+func definition(resource schema.GroupVersionResource, kind string, object any) Definition {
+	return Definition{Name: resource.GroupResource().String(), Resource: resource, Kind: kind, object: reflect.TypeOf(object)}
 }

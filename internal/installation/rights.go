@@ -144,7 +144,7 @@ func needsOf(want Expectation) []need {
 			add(namespace, bindRole(namespace, role.Name), singles(role.Rules)...)
 		}
 		if !want.NoLeaderElection {
-			add(cmp.Or(want.LeaseNamespace, want.Namespace), applyInstallation, lease(LeaseName)...)
+			add(cmp.Or(want.LeaseNamespace, want.Namespace), applyInstallation, lease(leaseName)...)
 		}
 	}
 	if want.AggregatedAPI {
@@ -182,7 +182,7 @@ func apiserverNeeds(want Expectation, add func(namespace, do string, rules ...rb
 			add(namespace, bindRole(namespace, role.Name), namespaced...)
 		}
 	}
-	add(want.Namespace, applyInstallation, lease(APIServerLeaseName)...)
+	add(want.Namespace, applyInstallation, lease(apiServerLeaseName)...)
 	add(metav1.NamespaceSystem, applyInstallation, single("get", "", "configmaps", "extension-apiserver-authentication"))
 }
 
@@ -218,14 +218,4 @@ func ChildResources() []schema.GroupResource {
 	}
 	slices.SortFunc(found, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
 	return found
-}
-
-// RoleNames returns the names of the generated ClusterRoles. In older versions, they have
-// no label.
-func RoleNames() []string {
-	var names []string
-	for _, part := range parts(Expectation{}) {
-		names = append(names, generatedRoles(part.roles)[0].Name)
-	}
-	return names
 }

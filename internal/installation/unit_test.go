@@ -171,7 +171,7 @@ func TestDeploymentThatRunsAPart(t *testing.T) {
 			if got := runs(test.d, "controller"); got != test.runs {
 				t.Errorf("runs: %v", got)
 			}
-			if diff := cmp.Diff(test.namespace, WatchedBy(test.d)); diff != "" {
+			if diff := cmp.Diff(test.namespace, watchedBy(test.d)); diff != "" {
 				t.Errorf("namespaces (-want +got):\n%s", diff)
 			}
 		})

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # cluster-test.sh: tests the Helm chart on the cluster of the current KUBECONFIG with a real Coder: install, upgrade
-# to three Deployments, rollback, uninstall that keeps the Coder, install again, uninstall that removes it. The image
-# must be available to the cluster, and the operator not installed. E2E_POSTGRES_URL is the PostgreSQL of that
-# cluster; the script creates a database there. Takes two to three minutes.
+# to three Deployments, rollback, uninstall, install again, and remove everything. It uninstalls with the commands of
+# docs/how-to/uninstall.md. The image must be available to the cluster, and the operator not installed.
+# E2E_POSTGRES_URL is the PostgreSQL of that cluster; the script creates a database there. Takes two to three minutes.
 set -euo pipefail
 . "$(dirname "$0")/../../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -21,8 +21,7 @@ quiet() { "$@" >>"$LOG" 2>&1; }
 fail() {
   {
     helm -n $NS history coder-k8s
-    kubectl -n $NS get pods,jobs -o wide
-    kubectl -n $NS logs job/coder-k8s-uninstall --tail=20
+    kubectl -n $NS get pods -o wide
     kubectl get ccp -A
     kubectl -n $NS get events --sort-by=.lastTimestamp | tail -n 10
   } 2>&1 | cut -c1-300 >&2 || true
@@ -43,11 +42,20 @@ works() {
   step "$1: helm test passes, the control plane is Ready, Coder's pod is the same"
 }
 
-# gone: nothing of the release is left, apart from the CRDs. Kubernetes deletes pods after their owners, including
-# that of the last Job.
+# documented HEADING: runs the commands of a section of the page, each of which ends after ten minutes at the latest.
+documented() {
+  local commands
+  commands=$(awk -v heading="## $1" '/^## /{on = $0 == heading} /^```/{code = !code; if (!code && on) exit; next} on && code' docs/how-to/uninstall.md)
+  [ -n "$commands" ] || fail "docs/how-to/uninstall.md has no commands for: $1"
+  quiet timeout 600 bash -euxc "$commands" || fail "$1: the commands of docs/how-to/uninstall.md failed"
+}
+
+# left: what there is of the release. Kubernetes deletes pods after their owners.
 left() {
-  kubectl get deployment,serviceaccount,service,job,pod,clusterrole,clusterrolebinding,apiservice,validatingadmissionpolicy,mutatingadmissionpolicy \
-    -A -l app.kubernetes.io/instance=coder-k8s -o name
+  kubectl get deployment,serviceaccount,service,pod,clusterrole,clusterrolebinding,role,rolebinding,apiservice,flowschema,priorityclass \
+    -A -l app.kubernetes.io/name=coder-k8s -o name
+  kubectl get validatingadmissionpolicy,validatingadmissionpolicybinding,mutatingadmissionpolicy,mutatingadmissionpolicybinding \
+    -l app.kubernetes.io/name=coder-k8s -o name
 }
 none() { local found; found=$("$@") && [ -z "$found" ]; } # command that prints what there is
 gone() { until_ok 60 "the release to be gone" none left || fail "$1: left behind: $(left)"; }
@@ -74,20 +82,24 @@ works "helm upgrade to three Deployments"
 release rollback coder-k8s 1 --wait
 works "helm rollback"
 
-release uninstall coder-k8s --wait
+uid() { kubectl -n coder get ccp coder -o 'jsonpath={.metadata.uid}'; }
+before=$(uid)
+documented "Keep the Coders running"
 gone "helm uninstall"
 [ "$(coder_pods)" = "$pods" ] || fail "helm uninstall: Coder's pod was replaced or is gone"
-[ -z "$(kubectl -n coder get ccp coder -o 'jsonpath={.metadata.finalizers}')" ] || fail "helm uninstall: the control plane could not be deleted now"
+[ "$(uid)" = "$before" ] || fail "helm uninstall: the control plane is gone"
 step "helm uninstall: Coder runs on, and its object waits for the next installation"
 
-release install coder-k8s charts/coder-k8s --wait --set uninstall.controlPlanes=remove
+release install coder-k8s charts/coder-k8s --wait
 works "helm install again"
+[ "$(uid)" = "$before" ] || fail "helm install again: the control plane is another one"
 
-release uninstall coder-k8s --wait
-gone "helm uninstall, remove"
+documented "Remove the Coders too"
+gone "everything removed"
 # A pod of Coder shuts down gracefully before it ends.
-coders() { kubectl -n coder get ccp,deployments,pods -o name; }
-until_ok 90 "Coder's pod to end" none coders || fail "helm uninstall, remove: there is still $(coders)"
-quiet kubectl delete namespace coder $NS --timeout=300s || fail "the namespaces cannot be deleted"
-quiet kubectl delete -f charts/coder-k8s/files/crds --timeout=300s || fail "the definitions cannot be deleted"
-step "helm uninstall with uninstall.controlPlanes=remove: nothing is left but the definitions"
+coders() { kubectl get deployments,replicasets,pods,services,serviceaccounts,secrets,roles,rolebindings -A -l app.kubernetes.io/managed-by=coder-k8s -o name; }
+until_ok 90 "Coder's pod to end" none coders || fail "everything removed: there is still $(coders)"
+definitions() { kubectl get crds -o name | grep '[.]coder[.]com$' || true; }
+none definitions || fail "everything removed: there is still $(definitions)"
+quiet kubectl delete namespace coder --timeout=300s || fail "the namespace coder cannot be deleted"
+step "the Coder, the release, its definitions and its namespace are removed: nothing is left"

@@ -34,8 +34,6 @@ func TestRefusals(t *testing.T) {
 			"extraArgs: [debug]", "at '/extraArgs/0': 'debug' does not match pattern '^--'"},
 		"a collector with a scheme": {
 			"tracing: {endpoint: 'http://collector:4317'}", "at '/tracing/endpoint': 'http://collector:4317' does not match pattern"},
-		"an uninstallation that is none": {
-			"uninstall: {controlPlanes: drop}", "at '/uninstall/controlPlanes': value must be one of 'keep', 'remove'"},
 		"a component that is none": {
 			"{mode: split, components: {worker: {}}}", "at '/components': additional properties 'worker' not allowed"},
 		"a value that a component has not": {

@@ -35,8 +35,8 @@ func TestUnknownInstallation(t *testing.T) {
 	}
 }
 
-// TestNothingIsForHelm checks that the manifests contain nothing that only Helm uses: applying the Job that uninstalls, or
-// the pod that tests, would run them.
+// TestNothingIsForHelm checks that the manifests contain nothing that only Helm uses: applying the pod
+// that tests would run it.
 func TestNothingIsForHelm(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
 		if namespaces := ofKind[corev1.Namespace](t, objects, "Namespace"); len(namespaces) != 1 || namespaces[0].Name != operatorNamespace {
