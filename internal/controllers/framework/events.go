@@ -55,7 +55,8 @@ func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
 		case c.Type == coderv1alpha1.ConditionReconciling, c.Type == coderv1alpha1.ConditionStalled:
 		case c.Status == metav1.ConditionTrue && warns(c.Reason):
 			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)
-		case c.Status == metav1.ConditionTrue && (works(c) || reported(before, c.Type)):
+		case c.Type == coderv1alpha1.ConditionReady && c.Status == metav1.ConditionTrue && c.Reason != coderv1alpha1.ReasonScaledToZero,
+			c.Status == metav1.ConditionTrue && reported(before, c.Type):
 			t.Tell(p, corev1.EventTypeNormal, c.Reason, c.Message)
 		case c.Type != coderv1alpha1.ConditionReady && progresses(c.Reason):
 			t.Tell(p, corev1.EventTypeNormal, c.Reason, c.Message)
@@ -63,11 +64,6 @@ func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
 			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}
-}
-
-// works reports whether a condition is Ready with running pods.
-func works(c metav1.Condition) bool {
-	return c.Type == coderv1alpha1.ConditionReady && c.Reason != coderv1alpha1.ReasonScaledToZero
 }
 
 func reported(before []metav1.Condition, conditionType string) bool {

@@ -55,9 +55,19 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 	base := p.Object.DeepCopyObject().(client.Object)
 	next := set()
 	ready := meta.FindStatusCondition(next.Conditions, coderv1alpha1.ConditionReady)
-	t.count(p, ready)
+	reason, isReady := "", false
+	if ready != nil {
+		reason, isReady = ready.Reason, ready.Status == metav1.ConditionTrue
+	}
+	t.Metrics.Reconciled(p.Kind.Name, reason)
+	t.Metrics.SetReady(p.Kind.Name, p.Object.GetNamespace(), p.Object.GetName(), isReady)
+	if isReady {
+		if took, known := t.starts.end(p); known {
+			t.Metrics.BecameReady(p.Kind.Name, took)
+		}
+	}
 	if equality.Semantic.DeepEqual(base, p.Object) {
-		if t.versions.behind(p) {
+		if t.Behind(p) {
 			return errBehind
 		}
 		t.versions.note(p)
@@ -73,21 +83,6 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 	}
 	t.tellChanges(p, p.Previous.Conditions, written.Conditions)
 	return nil
-}
-
-func (t *Toolkit) count(p *Pass, ready *metav1.Condition) {
-	reason, isReady := "", false
-	if ready != nil {
-		reason, isReady = ready.Reason, ready.Status == metav1.ConditionTrue
-	}
-	t.Metrics.Reconciled(p.Kind.Name, reason)
-	t.Metrics.SetReady(p.Kind.Name, p.Object.GetNamespace(), p.Object.GetName(), isReady)
-	if !isReady {
-		return
-	}
-	if took, known := t.starts.end(p); known {
-		t.Metrics.BecameReady(p.Kind.Name, took)
-	}
 }
 
 // Gone drops the state and the metrics of an object that no longer exists.
@@ -137,10 +132,10 @@ func (v *versions) note(p *Pass) {
 	v.Store(versionKeyOf(p), recorded{uid: p.Object.GetUID(), resource: p.Object.GetResourceVersion()})
 }
 
-// behind reports whether the object of a pass is older than the recorded version. Versions that
-// cannot be compared do not count as older.
-func (v *versions) behind(p *Pass) bool {
-	noted, _ := v.Load(versionKeyOf(p))
+// Behind reports whether the pass read an older object than the one that was last written. Versions
+// that cannot be compared do not count as older.
+func (t *Toolkit) Behind(p *Pass) bool {
+	noted, _ := t.versions.Load(versionKeyOf(p))
 	known, ok := noted.(recorded)
 	if !ok || known.uid != p.Object.GetUID() {
 		return false
@@ -148,9 +143,6 @@ func (v *versions) behind(p *Pass) bool {
 	order, err := resourceversion.CompareResourceVersion(p.Object.GetResourceVersion(), known.resource)
 	return err == nil && order < 0
 }
-
-// Behind reports whether the pass read an older object than the one that was last written.
-func (t *Toolkit) Behind(p *Pass) bool { return t.versions.behind(p) }
 
 func versionKeyOf(p *Pass) versionKey {
 	return versionKey{kind: p.Kind.Name, name: client.ObjectKeyFromObject(p.Object)}

@@ -128,15 +128,9 @@ func (m *Metrics) SetExpiries(namespace, name string, token, license *metav1.Tim
 func (m *Metrics) Forget(kind, namespace, name string) {
 	m.ready.DeleteLabelValues(kind, namespace, name)
 	switch kind {
-	case controlPlaneKind:
+	case "CoderControlPlane":
 		m.SetExpiries(namespace, name, nil, nil)
-	case backupScheduleKind:
+	case "CoderBackupSchedule":
 		m.SetBackup(namespace, name, BackupMetrics{})
 	}
 }
-
-// The kinds with further series.
-const (
-	controlPlaneKind   = "CoderControlPlane"
-	backupScheduleKind = "CoderBackupSchedule"
-)

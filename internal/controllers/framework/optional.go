@@ -3,9 +3,11 @@ package framework
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
@@ -40,27 +42,17 @@ func NewOptionalKinds(mgr manager.Manager, clk clock.WithTicker) (*OptionalKinds
 	if clk == nil {
 		clk = clock.RealClock{}
 	}
-	return newOptionalKinds(clk, func(kind schema.GroupVersionKind) (bool, error) { return serves(discovery, kind) }), nil
+	return newOptionalKinds(clk, func(kind schema.GroupVersionKind) (bool, error) {
+		list, err := discovery.ServerResourcesForGroupVersion(kind.GroupVersion().String())
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("listing the kinds of %s: %w", kind.GroupVersion(), err)
+		}
+		return list != nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind.Kind }), nil
+	}), nil
 }
 
 func newOptionalKinds(clk clock.WithTicker, serves func(schema.GroupVersionKind) (bool, error)) *OptionalKinds {
 	return &OptionalKinds{clock: clk, serves: serves, present: map[schema.GroupVersionKind]bool{}}
-}
-
-func serves(d discovery.DiscoveryInterface, kind schema.GroupVersionKind) (bool, error) {
-	list, err := d.ServerResourcesForGroupVersion(kind.GroupVersion().String())
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("listing the kinds of %s: %w", kind.GroupVersion(), err)
-	}
-	if list == nil {
-		return false, nil
-	}
-	for _, resource := range list.APIResources {
-		if resource.Kind == kind.Kind {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // Has implements KindSet.

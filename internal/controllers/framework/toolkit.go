@@ -102,7 +102,7 @@ func New(mgr manager.Manager, options Options) (*Toolkit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for logs: %w", err)
 	}
-	options.Logs, options.Metadata = podLogs{client: clientset}.tail, mgr.GetCache()
+	options.Logs, options.Metadata = podLogs(clientset), mgr.GetCache()
 	uncached, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 	})
@@ -190,25 +190,16 @@ func (s *starts) end(p *Pass) (time.Duration, bool) {
 	return p.Now.Sub(began.at), ok && !began.at.IsZero() && began.generation == p.Object.GetGeneration()
 }
 
-// Traced returns a reconciler whose passes are traced, for a controller that does not use SetUp.
+// Traced returns a reconciler whose passes are traced, for a controller that does not use SetUp. Each
+// pass is a trace of its own, and the reconcile ID is the request ID of the requests to Coder. The
+// logger of a pass already has the same ID as reconcileID.
 func (t *Toolkit) Traced(kind string, next reconcile.Reconciler) reconcile.Reconciler {
-	return traced{next: next, kind: kind, tracing: t.Tracing}
-}
-
-// traced wraps a reconciler. Each pass is a trace of its own, and the reconcile ID is the request
-// ID of the requests to Coder. The logger of a pass already has the same ID as reconcileID.
-type traced struct {
-	next    reconcile.Reconciler
-	kind    string
-	tracing *tracing.Provider
-}
-
-// Reconcile implements reconcile.Reconciler.
-func (t traced) Reconcile(ctx context.Context, req reconcile.Request) (_ reconcile.Result, err error) {
-	id := string(controller.ReconcileIDFromContext(ctx))
-	ctx = tracing.WithRequestID(ctx, id)
-	ctx, span := t.tracing.Begin(ctx, "Reconcile "+t.kind, tracing.Names(req.Namespace, req.Name),
-		trace.WithAttributes(attribute.String("reconcile.id", id)))
-	defer func() { tracing.End(span, err) }()
-	return t.next.Reconcile(ctx, req)
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (_ reconcile.Result, err error) {
+		id := string(controller.ReconcileIDFromContext(ctx))
+		ctx = tracing.WithRequestID(ctx, id)
+		ctx, span := t.Tracing.Begin(ctx, "Reconcile "+kind, tracing.Names(req.Namespace, req.Name),
+			trace.WithAttributes(attribute.String("reconcile.id", id)))
+		defer func() { tracing.End(span, err) }()
+		return next.Reconcile(ctx, req)
+	})
 }

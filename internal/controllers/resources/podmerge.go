@@ -50,7 +50,17 @@ func strategicMerge(base corev1.PodTemplateSpec, over *corev1.PodTemplateSpec) (
 	if err != nil {
 		return result, fmt.Errorf("serializing the pod template: %w", err)
 	}
-	patch, err := patchOf(over)
+	raw, err := json.Marshal(over)
+	if err != nil {
+		return result, fmt.Errorf("serializing %s: %w", fieldPodTemplate, err)
+	}
+	var content map[string]any
+	if err := json.Unmarshal(raw, &content); err != nil {
+		return result, fmt.Errorf("serializing %s: %w", fieldPodTemplate, err)
+	}
+	// A null would delete the value in the base, and the Go types serialize some unset fields as null.
+	dropNulls(content)
+	patch, err := json.Marshal(content)
 	if err != nil {
 		return result, err
 	}
@@ -62,21 +72,6 @@ func strategicMerge(base corev1.PodTemplateSpec, over *corev1.PodTemplateSpec) (
 		return result, &SpecError{fieldPodTemplate, "does not result in a valid pod template: " + err.Error()}
 	}
 	return result, nil
-}
-
-// patchOf returns the template as a strategic merge patch. It drops null values: a null would
-// delete the value in the base, and the Go types serialize some unset fields as null.
-func patchOf(over *corev1.PodTemplateSpec) ([]byte, error) {
-	raw, err := json.Marshal(over)
-	if err != nil {
-		return nil, fmt.Errorf("serializing %s: %w", fieldPodTemplate, err)
-	}
-	var content map[string]any
-	if err := json.Unmarshal(raw, &content); err != nil {
-		return nil, fmt.Errorf("serializing %s: %w", fieldPodTemplate, err)
-	}
-	dropNulls(content)
-	return json.Marshal(content)
 }
 
 func dropNulls(value any) {

@@ -54,6 +54,10 @@ type ProvisionerInputs struct {
 
 // Provisioner returns a CoderProvisioner in the form that the shared builders use.
 func Provisioner(p *coderv1alpha1.CoderProvisioner, in ProvisionerInputs) Workload {
+	name := ProvisionerDeploymentName(p.Name)
+	// In other namespaces the names contain a hash, because a provisioner of the same name in a third namespace may have
+	// objects there too.
+	remote := ScopedName(name, Hash(p.Namespace, p.Name), "")
 	return Workload{
 		Cluster: in.Cluster,
 		Name:    provisionerName(p), Namespace: p.Namespace,
@@ -72,24 +76,15 @@ func Provisioner(p *coderv1alpha1.CoderProvisioner, in ProvisionerInputs) Worklo
 		Spec:               &p.Spec.WorkloadSpec,
 		// A key is deleted only when no pod uses it.
 		PodAnnotations: map[string]string{coderv1alpha1.AnnotationProvisionerKeyID: in.KeyID},
-		Rights:         provisionerRights(p),
-	}
-}
-
-// provisionerRights returns the permissions that Terraform needs for workspaces. In other
-// namespaces the names contain a hash, because a provisioner of the same name in a third namespace
-// may have objects there too.
-func provisionerRights(p *coderv1alpha1.CoderProvisioner) *Rights {
-	name := ProvisionerDeploymentName(p.Name)
-	remote := ScopedName(name, Hash(p.Namespace, p.Name), "")
-	return &Rights{
-		Spec:     &p.Spec.RBAC,
-		RoleName: name, BindingName: name, RemoteRoleName: remote, RemoteBindingName: remote,
-		OwnerLabels: map[string]string{
-			coderv1alpha1.LabelProvisioner:          LabelValue(p.Name),
-			coderv1alpha1.LabelProvisionerNamespace: p.Namespace,
+		Rights: &Rights{
+			Spec:     &p.Spec.RBAC,
+			RoleName: name, BindingName: name, RemoteRoleName: remote, RemoteBindingName: remote,
+			OwnerLabels: map[string]string{
+				coderv1alpha1.LabelProvisioner:          LabelValue(p.Name),
+				coderv1alpha1.LabelProvisionerNamespace: p.Namespace,
+			},
+			OwnerAnnotations: map[string]string{coderv1alpha1.AnnotationOwnerUID: string(p.UID)},
 		},
-		OwnerAnnotations: map[string]string{coderv1alpha1.AnnotationOwnerUID: string(p.UID)},
 	}
 }
 

@@ -48,6 +48,10 @@ func WorkspaceProxy(proxy *coderv1alpha1.CoderWorkspaceProxy, in WorkspaceProxyI
 	if in.Adopted != nil && in.Adopted.HTTPPort != 0 {
 		port = in.Adopted.HTTPPort
 	}
+	args := []string{"wsproxy", "server", fmt.Sprintf("--http-address=0.0.0.0:%d", port)}
+	if proxy.Spec.DerpOnly {
+		args = append(args, "--derp-only")
+	}
 	return Workload{
 		Cluster:   in.Cluster,
 		Name:      workspaceProxyName(proxy),
@@ -57,7 +61,7 @@ func WorkspaceProxy(proxy *coderv1alpha1.CoderWorkspaceProxy, in WorkspaceProxyI
 		Container: WorkspaceProxyContainer,
 		Image:     cmp.Or(proxy.Spec.Image, in.Image, DefaultImage),
 		Command:   []string{coderProgram},
-		Args:      workspaceProxyArguments(proxy, port),
+		Args:      args,
 		Env: []corev1.EnvVar{
 			{Name: envPrimaryAccessURL, Value: in.PrimaryAccessURL},
 			FromSecret(envProxySessionToken, in.Token.Name, cmp.Or(in.Token.Key, coderv1alpha1.SecretKeyToken)),
@@ -71,14 +75,6 @@ func WorkspaceProxy(proxy *coderv1alpha1.CoderWorkspaceProxy, in WorkspaceProxyI
 			Spec: &proxy.Spec.ServingSpec, HTTPPort: port, HTTPSPort: workspaceProxyHTTPSPort, ClusterAccessURL: true,
 		},
 	}
-}
-
-func workspaceProxyArguments(proxy *coderv1alpha1.CoderWorkspaceProxy, port int32) []string {
-	args := []string{"wsproxy", "server", fmt.Sprintf("--http-address=0.0.0.0:%d", port)}
-	if proxy.Spec.DerpOnly {
-		args = append(args, "--derp-only")
-	}
-	return args
 }
 
 const (
