@@ -46,8 +46,25 @@ func (r *Reconciler) ensureLicense(ctx context.Context, s *scope) error {
 		License:  text,
 		Unread:   s.license.missing != nil,
 		Own:      s.cp.Status.LicenseUUIDs,
-		Record:   func(ctx context.Context, own []string) error { return r.recordLicenses(ctx, s, own) },
-		Connect:  func(ctx context.Context) (licensing.Coder, error) { return r.operatorOf(ctx, s) },
+		Record: func(ctx context.Context, own []string) error {
+			base := s.cp.DeepCopy()
+			s.cp.Status.LicenseUUIDs = own
+			if err := r.kit.Client.Status().Patch(ctx, s.cp, framework.LockedPatch(base)); err != nil {
+				s.cp.Status.LicenseUUIDs = base.Status.LicenseUUIDs
+				return fmt.Errorf("writing status.licenseUUIDs: %w", err)
+			}
+			return nil
+		},
+		Connect: func(ctx context.Context) (*coderd.Client, error) {
+			ref, secret := s.access.TokenRef, &corev1.Secret{}
+			if err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: ref.Name}, secret); err != nil {
+				return nil, fmt.Errorf("reading Secret %q with the operator's token: %w", ref.Name, err)
+			}
+			return r.kit.NewClient(coderd.Config{
+				URL: s.url(), Token: strings.TrimSpace(string(secret.Data[cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)])),
+				OnUnauthorized: func() { r.Refused(client.ObjectKeyFromObject(s.cp)) },
+			})
+		},
 	})
 	r.kit.TellAll(&s.Pass, result.Events)
 	if err != nil {
@@ -90,30 +107,6 @@ func (r *Reconciler) readLicense(ctx context.Context, s *scope) (string, error) 
 			"Secret %q (spec.licenseSecretRef) has no license in key %q; add it, or name the key that holds it", ref.Name, key)}
 	}
 	return text, nil
-}
-
-// recordLicenses writes the ids of the operator's licenses to the status, before a license is sent
-// to Coder.
-func (r *Reconciler) recordLicenses(ctx context.Context, s *scope, own []string) error {
-	base := s.cp.DeepCopy()
-	s.cp.Status.LicenseUUIDs = own
-	if err := r.kit.Client.Status().Patch(ctx, s.cp, framework.LockedPatch(base)); err != nil {
-		s.cp.Status.LicenseUUIDs = base.Status.LicenseUUIDs
-		return fmt.Errorf("writing status.licenseUUIDs: %w", err)
-	}
-	return nil
-}
-
-func (r *Reconciler) operatorOf(ctx context.Context, s *scope) (*coderd.Client, error) {
-	ref := s.access.TokenRef
-	secret := &corev1.Secret{}
-	if err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: ref.Name}, secret); err != nil {
-		return nil, fmt.Errorf("reading Secret %q with the operator's token: %w", ref.Name, err)
-	}
-	return r.kit.NewClient(coderd.Config{
-		URL: s.url(), Token: strings.TrimSpace(string(secret.Data[cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)])),
-		OnUnauthorized: func() { r.Refused(client.ObjectKeyFromObject(s.cp)) },
-	})
 }
 
 // coderInstance returns a value that changes if other pods of Coder may answer than before. During

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -53,7 +54,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		Kind: kind(), Name: "codercontrolplane", For: &coderv1alpha1.CoderControlPlane{}, References: references, Reconciler: r,
 		Further: func(b *builder.Builder) {
 			// A CoderMirrorState has the namespace and the name of its control plane.
-			b.Watches(&recordsv1alpha1.CoderMirrorState{}, &handler.EnqueueRequestForObject{}).WatchesRawSource(r.refusals.source())
+			b.Watches(&recordsv1alpha1.CoderMirrorState{}, &handler.EnqueueRequestForObject{})
+			b.WatchesRawSource(source.Channel(r.refusals.events, &handler.TypedEnqueueRequestForObject[client.Object]{}))
 			b.Watches(&coderv1alpha1.CoderBackup{}, handler.EnqueueRequestsFromMapFunc(upgradeOf))
 			b.Watches(&coderv1alpha1.CoderBackupSchedule{}, handler.EnqueueRequestsFromMapFunc(upgradeOf))
 			b.Watches(&coderv1alpha1.CoderControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.siblings),
@@ -100,7 +102,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s := r.newScope(cp)
 	s.Run(ctx, r.stepsFor(s))
-	r.rememberAnswer(s)
+	switch {
+	case !s.cachedUntil.IsZero():
+	case s.build == nil || s.access == nil || s.access.State != ensure.Ready || !s.Available():
+		r.answers.Forget(req.NamespacedName)
+	default:
+		kept := *s.access
+		kept.Events = nil
+		r.answers.Put(req.NamespacedName, ensure.Entry[answer]{
+			Value: answer{*s.build, kept}, Digest: s.basis, Until: s.Now.Add(ensure.Sooner(framework.RestInterval, kept.RequeueAfter)),
+		})
+	}
 	if s.Released {
 		r.gone(req.NamespacedName)
 	}
