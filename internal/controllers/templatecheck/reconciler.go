@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -52,7 +55,8 @@ type Reconciler struct {
 // New creates the controller. Use SetupWithManager to register it. A nil dialer connects to agents through Coder's relay.
 func New(kit *framework.Toolkit, connector Connector, dialer agents.Dialer) *Reconciler {
 	return &Reconciler{
-		kit: kit, connections: connector, commands: newCommands(agents.NewPool(dialer)), starting: map[types.UID]bool{},
+		kit: kit, connections: connector, starting: map[types.UID]bool{},
+		commands: &commands{run: through(agents.NewPool(dialer)), runs: map[types.UID]*execution{}},
 	}
 }
 
@@ -130,9 +134,32 @@ func (p *pass) run(ctx context.Context) (time.Duration, error) {
 		if err := p.write(ctx); err != nil {
 			return 0, err
 		}
-		p.tell()
+		ready := meta.FindStatusCondition(p.test.Status.Conditions, coderv1alpha1.ConditionReady)
+		kind := corev1.EventTypeNormal
+		if ready.Status != metav1.ConditionTrue {
+			kind = corev1.EventTypeWarning
+		}
+		p.event(kind, ready.Reason, ready.Message)
 	}
-	return p.afterwards(ctx, unavailable)
+	stop, err := p.cleanUp(ctx, unavailable)
+	if err != nil {
+		return 0, err
+	}
+	if err := p.write(ctx); err != nil {
+		return 0, err
+	}
+	if stop != nil {
+		return stop.After, nil
+	}
+	ttl := p.test.Spec.TTLSecondsAfterFinished
+	if ttl == nil {
+		return 0, nil
+	}
+	limit := time.Duration(*ttl) * time.Second
+	if finished := p.test.Status.CompletionTime.Time; !coderd.Elapsed(p.now, finished, limit) {
+		return finished.Add(limit).Sub(p.now), nil
+	}
+	return 0, p.kit.Client.Delete(ctx, p.test, client.Preconditions{UID: &p.test.UID})
 }
 
 // advance takes the next steps of a test. It returns nil if the test has succeeded, and otherwise an ensure.Stop that says

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,16 +94,6 @@ func reasonOf(test *coderv1alpha1.CoderTemplateTest, conditionType string) strin
 // deleted records that there is no workspace.
 func (p *pass) deleted(reason, message string) {
 	p.set(framework.ConditionTrue(coderv1alpha1.ConditionWorkspaceDeleted, reason, message))
-}
-
-// tell records an Event about the result.
-func (p *pass) tell() {
-	ready := meta.FindStatusCondition(p.test.Status.Conditions, coderv1alpha1.ConditionReady)
-	kind := corev1.EventTypeNormal
-	if ready.Status != metav1.ConditionTrue {
-		kind = corev1.EventTypeWarning
-	}
-	p.event(kind, ready.Reason, ready.Message)
 }
 
 func (p *pass) event(kind, reason, note string) {
