@@ -48,7 +48,18 @@ func (r *Reconciler) resumeAbandoned(ctx context.Context, s *scope) error {
 func (r *Reconciler) keyRequest(s *scope) keys.Request {
 	return keys.Request{
 		Provisioner: s.cr.DeepCopy(), ControlPlane: s.cp,
-		Usage: func(ctx context.Context) (keys.Usage, error) { return r.usage(ctx, s) },
+		// Pods that have ended do not count. Pods that are terminating do.
+		Usage: func(ctx context.Context) (keys.Usage, error) {
+			pods, err := r.kit.RunningPods(ctx, &s.Pass)
+			if err != nil {
+				return keys.Usage{}, err
+			}
+			usage := keys.Usage{Settled: s.Deployment != nil && framework.RolledOut(s.Deployment)}
+			for i := range pods {
+				usage.KeyIDs = append(usage.KeyIDs, pods[i].Annotations[coderv1alpha1.AnnotationProvisionerKeyID])
+			}
+			return usage, nil
+		},
 	}
 }
 
@@ -63,9 +74,11 @@ func (r *Reconciler) ensureKey(ctx context.Context, s *scope) error {
 		return err
 	}
 	request.Refused = refused
-	if unwell, err := r.unwell(ctx, s); err != nil {
+	d, err := s.OwnDeployment(ctx, r.kit.Client)
+	if err != nil {
 		return err
-	} else if unwell {
+	}
+	if d != nil && d.Spec.Replicas != nil && d.Status.ReadyReplicas < *d.Spec.Replicas {
 		request.MaxAge = unwellAge
 	}
 	s.key, err = r.keys.Ensure(ctx, request)
@@ -106,24 +119,13 @@ func (r *Reconciler) sharing(ctx context.Context, cr *coderv1alpha1.CoderProvisi
 	if err != nil {
 		return nil, fmt.Errorf("listing the provisioners of the control plane: %w", err)
 	}
-	return slices.DeleteFunc(all.Items, func(other coderv1alpha1.CoderProvisioner) bool { return other.UID == cr.UID || !sameKey(&other, cr) }), nil
-}
-
-// sameKey reports whether both objects want a key with the same name in the same organization. An
-// organization may have two names in specs, so the ids are compared too.
-func sameKey(a, b *coderv1alpha1.CoderProvisioner) bool {
-	sameOrganization := strings.EqualFold(resources.OrganizationName(a), resources.OrganizationName(b)) ||
-		a.Status.OrganizationID != "" && a.Status.OrganizationID == b.Status.OrganizationID
-	return sameOrganization && strings.EqualFold(resources.KeyName(a), resources.KeyName(b))
-}
-
-// unwell reports whether the Deployment exists and some of its pods are not ready.
-func (r *Reconciler) unwell(ctx context.Context, s *scope) (bool, error) {
-	d, err := s.OwnDeployment(ctx, r.kit.Client)
-	if err != nil || d == nil {
-		return false, err
-	}
-	return d.Spec.Replicas != nil && d.Status.ReadyReplicas < *d.Spec.Replicas, nil
+	return slices.DeleteFunc(all.Items, func(other coderv1alpha1.CoderProvisioner) bool {
+		// An organization may have two names in specs, so the ids are compared too.
+		sameOrganization := strings.EqualFold(resources.OrganizationName(&other), resources.OrganizationName(cr)) ||
+			other.Status.OrganizationID != "" && other.Status.OrganizationID == cr.Status.OrganizationID
+		sameKey := sameOrganization && strings.EqualFold(resources.KeyName(&other), resources.KeyName(cr))
+		return other.UID == cr.UID || !sameKey
+	}), nil
 }
 
 // gatherInputs completes the Workload. Without a key or a URL, the Deployment is neither created
@@ -164,18 +166,4 @@ func (r *Reconciler) dropReplaced(ctx context.Context, s *scope) error {
 	s.replaced = result
 	r.kit.TellAll(&s.Pass, result.Events)
 	return framework.Settled(err)
-}
-
-// usage returns the keys that pods use. Pods that have ended do not count. Pods that are
-// terminating do.
-func (r *Reconciler) usage(ctx context.Context, s *scope) (keys.Usage, error) {
-	pods, err := r.kit.RunningPods(ctx, &s.Pass)
-	if err != nil {
-		return keys.Usage{}, err
-	}
-	usage := keys.Usage{Settled: s.Deployment != nil && framework.RolledOut(s.Deployment)}
-	for i := range pods {
-		usage.KeyIDs = append(usage.KeyIDs, pods[i].Annotations[coderv1alpha1.AnnotationProvisionerKeyID])
-	}
-	return usage, nil
 }
