@@ -7,8 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
@@ -83,12 +81,4 @@ func useOf(obj client.Object) usedOf {
 		used.tokenSecret = ref.Name + "/" + ref.Key
 	}
 	return used
-}
-
-// changesForProxies returns a predicate that drops updates of a control plane that do not affect
-// its proxies.
-func changesForProxies() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return useOf(e.ObjectOld) != useOf(e.ObjectNew)
-	}}
 }

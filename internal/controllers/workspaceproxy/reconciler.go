@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -65,17 +66,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	s.Pass = r.kit.NewPass(kind(), proxy, &proxy.Status.WorkloadStatus, resources.WorkspaceProxy(proxy, s.inputs))
 	s.Hooks.MissingReference, s.Hooks.Explain = s.missingToken, s.cannotRegister
 	s.Run(ctx, r.stepsFor(s))
+	recheck := time.Duration(0)
+	if s.registration != nil {
+		recheck = s.registration.RequeueAfter
+	}
 	return r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
 		proxy.Status = statusOf(s)
 		return &proxy.Status.WorkloadStatus
-	}, s.recheck())
-}
-
-func (s *scope) recheck() time.Duration {
-	if s.registration == nil {
-		return 0
-	}
-	return s.registration.RequeueAfter
+	}, recheck)
 }
 
 func (r *Reconciler) stepsFor(s *scope) []framework.Step {
@@ -109,9 +107,11 @@ func New(kit *framework.Toolkit, refused func(controlPlane types.NamespacedName)
 
 // SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
+	// Only some changes of a control plane affect its proxies.
+	changes := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return useOf(e.ObjectOld) != useOf(e.ObjectNew) }}
 	return r.kit.SetUp(ctx, mgr, framework.Registration{
 		Kind: kind(), Name: "coderworkspaceproxy", For: &coderv1alpha1.CoderWorkspaceProxy{}, References: referencesOf,
-		ControlPlane: controlPlaneOf, ControlPlaneChanges: []predicate.Predicate{changesForProxies()}, Reconciler: r,
+		ControlPlane: controlPlaneOf, ControlPlaneChanges: []predicate.Predicate{changes}, Reconciler: r,
 	})
 }
 

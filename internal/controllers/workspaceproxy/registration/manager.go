@@ -110,10 +110,15 @@ func (p *pass) ensure(ctx context.Context) error {
 		return p.given(ctx, *ref)
 	}
 	p.result.ProxyID, p.result.ProxyName = p.proxy.Status.ProxyID, p.proxy.Status.ProxyName
-	kept, err := p.load(ctx)
+	secret, err := p.secrets.Get(ctx, resources.ProxyTokenSecretName(p.proxy))
 	if err != nil {
 		return err
 	}
+	if secret != nil && !p.secrets.Mine(secret) {
+		p.result.SecretForeign = true
+		return p.secrets.Taken("Secret", secret, retryFailed, "give another name in spec.bootstrap.generatedTokenSecretName (not possible once the proxy was registered)")
+	}
+	kept := readRecord(secret)
 	p.use(kept)
 	return p.register(ctx, kept)
 }
