@@ -41,7 +41,9 @@ func (r *Reconciler) runCloudNativePG(ctx context.Context, s *scope) error {
 	found, err := r.cloudNativePGBackup(ctx, s)
 	if err == nil && found == nil {
 		if err = r.kit.MayBackUp(ctx, s.backup, &s.backup.Spec.BackupTemplate); err == nil {
-			found = newCloudNativePGBackup(s.backup)
+			found = upgrade.NewCloudNativePGBackup(s.backup.Namespace, s.backup.Spec.Destination.CloudNativePG)
+			found.SetName(s.backup.Name)
+			found.SetAnnotations(map[string]string{coderv1alpha1.AnnotationBackupUID: string(s.backup.UID)})
 			err = cloudNativePGTrouble(s.backup.Namespace, r.kit.Uncached.Create(ctx, found))
 		}
 	}
@@ -84,13 +86,6 @@ func (r *Reconciler) cloudNativePGBackup(ctx context.Context, s *scope) (*unstru
 			"the Backup %q of CloudNativePG in namespace %q belongs to another owner and was not changed; delete it, or create a CoderBackup with another name", found.GetName(), found.GetNamespace())
 	}
 	return found, nil
-}
-
-func newCloudNativePGBackup(backup *coderv1alpha1.CoderBackup) *unstructured.Unstructured {
-	o := upgrade.NewCloudNativePGBackup(backup.Namespace, backup.Spec.Destination.CloudNativePG)
-	o.SetName(backup.Name)
-	o.SetAnnotations(map[string]string{coderv1alpha1.AnnotationBackupUID: string(backup.UID)})
-	return o
 }
 
 // cloudNativePGTrouble returns a Stop for an error of a request about Backups of CloudNativePG that a user must correct.

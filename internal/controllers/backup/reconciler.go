@@ -3,7 +3,6 @@ package backup
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -254,20 +253,4 @@ func (r *Reconciler) tryDeleteFiles(ctx context.Context, s *scope) (string, erro
 		return run.FailureOf(coderv1alpha1.ReasonBackupFailed).Message, nil
 	}
 	return fmt.Sprintf("Job %q deletes the files", job.Name), nil
-}
-
-// secretsOf returns the Secrets that a control plane refers to, except that of its database.
-func secretsOf(cp *coderv1alpha1.CoderControlPlane, w resources.Workload) []string {
-	database, _ := cp.Spec.Database.Secret()
-	var names []string
-	for _, reference := range framework.ReferencesOf(w) {
-		if reference.Kind == resources.KindSecret && reference.Name != database {
-			names = append(names, reference.Name)
-		}
-	}
-	if ref := cp.Spec.LicenseSecretRef; ref != nil {
-		names = append(names, ref.Name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
