@@ -199,13 +199,11 @@ func OptionalChildren() map[schema.GroupVersionKind]client.Object {
 func (t *Toolkit) controlledBy(p *Pass) apply.Claim {
 	// An owner that is being deleted or does not exist adopts nothing.
 	confirm := func(ctx context.Context) error {
-		kind, err := apiutil.GVKForObject(p.Object, t.Client.Scheme())
-		if err != nil {
-			return fmt.Errorf("bug: %w", err)
-		}
+		// The scheme has all kinds.
+		kind, _ := apiutil.GVKForObject(p.Object, t.Client.Scheme())
 		live := &metav1.PartialObjectMetadata{}
 		live.SetGroupVersionKind(kind)
-		err = t.Live.Get(ctx, client.ObjectKeyFromObject(p.Object), live)
+		err := t.Live.Get(ctx, client.ObjectKeyFromObject(p.Object), live)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading %s %q before it adopts: %w", kind.Kind, p.Object.GetName(), err)
 		}
