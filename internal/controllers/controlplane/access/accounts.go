@@ -234,7 +234,7 @@ func (p *pass) createAdmin(ctx context.Context, token *storedToken, admin *accou
 	} else if err != nil {
 		return "", p.adminRefused(err)
 	}
-	if err := api.SetRoles(ctx, admin.username, []string{roleOwner}); err != nil {
+	if err := api.SetRoles(ctx, admin.username, []string{"owner"}); err != nil {
 		return "", p.adminRefused(err)
 	}
 	return InitialAdminCreated, nil
