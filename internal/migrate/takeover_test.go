@@ -263,7 +263,7 @@ func newServer(t *testing.T) *server {
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{ByObject: framework.CacheByObject(), DefaultNamespaces: watched},
+		Cache:      cache.Options{ByObject: framework.CacheOptions().ByObject, DefaultNamespaces: watched},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	if err != nil {

@@ -3,7 +3,6 @@ package backup
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,10 +56,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 }
 
 func controlPlaneOf(obj client.Object) *coderv1alpha1.ControlPlaneReference {
-	if backup, ok := obj.(*coderv1alpha1.CoderBackup); ok {
-		return &backup.Spec.ControlPlaneRef
-	}
-	return nil
+	return &obj.(*coderv1alpha1.CoderBackup).Spec.ControlPlaneRef
 }
 
 func kind() framework.Kind {
@@ -221,7 +217,19 @@ func (r *Reconciler) deleteFiles(ctx context.Context, s *scope) error {
 // tryDeleteFiles returns an empty text if everything is deleted, or why it is not.
 func (r *Reconciler) tryDeleteFiles(ctx context.Context, s *scope) (string, error) {
 	if s.backup.Spec.Destination.CloudNativePG != nil {
-		return r.deleteCloudNativePG(ctx, s)
+		found, err := r.cloudNativePGBackup(ctx, s)
+		if err == nil && found != nil {
+			err = client.IgnoreNotFound(r.kit.Uncached.Delete(ctx, found, client.Preconditions{UID: new(found.GetUID())}))
+			err = cloudNativePGTrouble(s.backup.Namespace, err)
+		}
+		stop := ensure.Stopped(err)
+		if stop == nil {
+			return "", err
+		}
+		if s.backup.Status.CloudNativePGBackupName == "" || stop.Reason != coderv1alpha1.ReasonCloudNativePGForbidden {
+			return "", nil // There is no such Backup, or it is that of another owner.
+		}
+		return stop.Message, nil
 	}
 	// A running backup would write more files.
 	if err := r.kit.DeleteJob(ctx, &s.Pass, coderv1alpha1.SuffixedName(s.backup.Name, backupSuffix)); err != nil {
@@ -254,20 +262,4 @@ func (r *Reconciler) tryDeleteFiles(ctx context.Context, s *scope) (string, erro
 		return run.FailureOf(coderv1alpha1.ReasonBackupFailed).Message, nil
 	}
 	return fmt.Sprintf("Job %q deletes the files", job.Name), nil
-}
-
-// secretsOf returns the Secrets that a control plane refers to, except that of its database.
-func secretsOf(cp *coderv1alpha1.CoderControlPlane, w resources.Workload) []string {
-	database, _ := cp.Spec.Database.Secret()
-	var names []string
-	for _, reference := range framework.ReferencesOf(w) {
-		if reference.Kind == resources.KindSecret && reference.Name != database {
-			names = append(names, reference.Name)
-		}
-	}
-	if ref := cp.Spec.LicenseSecretRef; ref != nil {
-		names = append(names, ref.Name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }

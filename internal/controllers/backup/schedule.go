@@ -98,11 +98,28 @@ func (r *Scheduler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		framework.NewStep(stepCreate, s, r.create, stepList),
 		framework.NewStep(stepKeep, s, r.keep, stepList),
 	})
+	makes := s.invalid == nil && !schedule.Spec.Suspend
+	next := time.Duration(0)
+	if makes {
+		next = min(max(s.times.Next(s.Now.In(s.zone)).Sub(s.Now), time.Second), framework.RestInterval)
+	}
 	result, err := r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
 		schedule.Status = s.status()
 		return &coderv1alpha1.WorkloadStatus{Conditions: schedule.Status.Conditions}
-	}, s.untilNext())
-	r.setMetrics(s)
+	}, next)
+	if s.Outcome.Err == nil {
+		m := framework.BackupMetrics{}
+		since := schedule.CreationTimestamp.Time
+		if last := s.lastOf(completed); last != nil {
+			since = last.CreationTimestamp.Time
+			m.Completed, m.Bytes = last.Status.CompletedAt.Time, last.Status.SizeBytes
+			m.Took = m.Completed.Sub(last.Status.StartedAt.Time)
+		}
+		if makes {
+			m.Due = s.times.Next(since.In(s.zone))
+		}
+		r.kit.Metrics.SetBackup(schedule.Namespace, schedule.Name, m)
+	}
 	return result, err
 }
 
@@ -141,15 +158,6 @@ func (r *Scheduler) list(ctx context.Context, s *scheduleScope) error {
 	return nil
 }
 
-// due returns the last time of the schedule that is over and has no backup, or zero.
-func (s *scheduleScope) due() time.Time {
-	since := s.schedule.CreationTimestamp.Time
-	if last := s.schedule.Status.LastScheduleTime; last != nil {
-		since = last.Time
-	}
-	return lastBetween(s.times, since.In(s.zone), s.Now.In(s.zone))
-}
-
 // lastBetween returns the last time of a schedule after since and until now, or zero. It looks back twice as far with
 // each step, so that it counts few times of a schedule that was not looked at for long.
 func lastBetween(times cron.Schedule, since, now time.Time) time.Time {
@@ -173,7 +181,11 @@ func (r *Scheduler) create(ctx context.Context, s *scheduleScope) error {
 	if s.invalid != nil || s.schedule.Spec.Suspend {
 		return nil //nolint:nilerr // It is in the condition.
 	}
-	at := s.due()
+	since := s.schedule.CreationTimestamp.Time
+	if last := s.schedule.Status.LastScheduleTime; last != nil {
+		since = last.Time
+	}
+	at := lastBetween(s.times, since.In(s.zone), s.Now.In(s.zone))
 	if at.IsZero() {
 		return nil
 	}
@@ -224,14 +236,6 @@ func (r *Scheduler) keep(ctx context.Context, s *scheduleScope) error {
 	return nil
 }
 
-// untilNext returns the time until the next backup.
-func (s *scheduleScope) untilNext() time.Duration {
-	if s.invalid != nil || s.schedule.Spec.Suspend {
-		return 0
-	}
-	return min(max(s.times.Next(s.Now.In(s.zone)).Sub(s.Now), time.Second), framework.RestInterval)
-}
-
 // lastOf returns the newest backup that a function accepts, or nil.
 func (s *scheduleScope) lastOf(accepts func(*coderv1alpha1.CoderBackup) bool) *coderv1alpha1.CoderBackup {
 	for i := range s.backups {
@@ -275,38 +279,18 @@ func (s *scheduleScope) status() coderv1alpha1.CoderBackupScheduleStatus {
 		status.NextScheduleTime = ptr.To(metav1.NewTime(s.times.Next(s.Now.In(s.zone)).UTC()))
 	}
 	parts := []metav1.Condition{scheduled}
-	if last := s.lastOf(ended); last != nil {
-		parts = append(parts, lastCompleted(last))
+	const lastKind = coderv1alpha1.ConditionLastBackupCompleted
+	switch last := s.lastOf(ended); {
+	case last == nil:
+	case completed(last):
+		parts = append(parts, framework.ConditionTrue(lastKind, coderv1alpha1.ReasonBackupCompleted, "the last backup is complete"))
+	default:
+		parts = append(parts, framework.ConditionFalse(lastKind, coderv1alpha1.ReasonBackupFailed,
+			fmt.Sprintf("CoderBackup %q failed; its conditions say why", last.Name)))
 	}
 	status.Conditions = s.Status(framework.Summary{
 		Parts: parts, Beside: []string{coderv1alpha1.ConditionLastBackupCompleted}, Works: scheduled.Message,
 		Stalled: func(*metav1.Condition) bool { return s.invalid != nil },
 	}).Conditions
 	return status
-}
-
-func lastCompleted(last *coderv1alpha1.CoderBackup) metav1.Condition {
-	const kind = coderv1alpha1.ConditionLastBackupCompleted
-	if completed(last) {
-		return framework.ConditionTrue(kind, coderv1alpha1.ReasonBackupCompleted, "the last backup is complete")
-	}
-	return framework.ConditionFalse(kind, coderv1alpha1.ReasonBackupFailed, fmt.Sprintf("CoderBackup %q failed; its conditions say why", last.Name))
-}
-
-// setMetrics sets the metrics of the last complete backup, and when the next one must be complete.
-func (r *Scheduler) setMetrics(s *scheduleScope) {
-	if s.Outcome.Err != nil {
-		return
-	}
-	m := framework.BackupMetrics{}
-	since := s.schedule.CreationTimestamp.Time
-	if last := s.lastOf(completed); last != nil {
-		since = last.CreationTimestamp.Time
-		m.Completed, m.Bytes = last.Status.CompletedAt.Time, last.Status.SizeBytes
-		m.Took = m.Completed.Sub(last.Status.StartedAt.Time)
-	}
-	if s.invalid == nil && !s.schedule.Spec.Suspend {
-		m.Due = s.times.Next(since.In(s.zone))
-	}
-	r.kit.Metrics.SetBackup(s.schedule.Namespace, s.schedule.Name, m)
 }

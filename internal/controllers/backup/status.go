@@ -1,7 +1,10 @@
 package backup
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +34,18 @@ func statusOf(s *scope) coderv1alpha1.CoderBackupStatus {
 			status.StartedAt = run.Job.Status.StartTime.DeepCopy()
 		}
 		if s.external != nil {
-			s.setExternal(&status)
+			if status.CloudNativePGBackupName == "" {
+				// The control plane may have another version when the backup is complete.
+				status.CloudNativePGBackupName, status.CoderVersion = s.backup.Name, s.controlPlane.Status.Version
+			}
+			now := metav1.NewTime(s.Now).Rfc3339Copy()
+			status.StartedAt = cmp.Or(s.external.StartedAt, status.StartedAt, &now).DeepCopy()
+			if s.external.Phase == "completed" {
+				status.CompletedAt = cmp.Or(s.external.StoppedAt, &now).DeepCopy()
+			}
+			if s.external.MajorVersion > 0 {
+				status.PostgresVersion = strconv.Itoa(s.external.MajorVersion)
+			}
 		}
 		complete := complete(s)
 		parts = append(parts, complete)
@@ -95,7 +109,19 @@ func phaseOf(s *scope, complete metav1.Condition) coderv1alpha1.BackupPhase {
 
 // setResult writes the result of the Job to the status.
 func setResult(s *scope, status *coderv1alpha1.CoderBackupStatus) {
-	status.SecretNames = secretsOf(s.controlPlane, resources.ControlPlane(s.controlPlane, resources.Cluster{}))
+	// The Secrets to which the control plane refers, except that of its database.
+	database, _ := s.controlPlane.Spec.Database.Secret()
+	var names []string
+	for _, reference := range framework.ReferencesOf(resources.ControlPlane(s.controlPlane, resources.Cluster{})) {
+		if reference.Kind == resources.KindSecret && reference.Name != database {
+			names = append(names, reference.Name)
+		}
+	}
+	if ref := s.controlPlane.Spec.LicenseSecretRef; ref != nil {
+		names = append(names, ref.Name)
+	}
+	slices.Sort(names)
+	status.SecretNames = slices.Compact(names)
 	if s.run == nil {
 		return
 	}
@@ -119,19 +145,12 @@ func selfContained(s *scope) metav1.Condition {
 		return framework.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "this version of Coder does not list its encryption keys")
 	}
 	where := "the keys"
-	if secret := encryptionKeys(s.controlPlane); secret != "" {
-		where = fmt.Sprintf("the keys in Secret %q", secret)
+	for _, variable := range s.controlPlane.Spec.ExtraEnv {
+		if from := variable.ValueFrom; variable.Name == "CODER_EXTERNAL_TOKEN_ENCRYPTION_KEYS" && from != nil && from.SecretKeyRef != nil {
+			where = fmt.Sprintf("the keys in Secret %q", from.SecretKeyRef.Name)
+			break
+		}
 	}
 	return framework.ConditionFalse(kind, coderv1alpha1.ReasonEncryptionKeysNeeded, "Coder has encrypted tokens in the database, which cannot be read without "+where+
 		" (CODER_EXTERNAL_TOKEN_ENCRYPTION_KEYS); they are not in the backup, so store them elsewhere, and not beside the dump")
-}
-
-// encryptionKeys returns the Secret from which Coder gets its encryption keys, or an empty string.
-func encryptionKeys(cp *coderv1alpha1.CoderControlPlane) string {
-	for _, variable := range cp.Spec.ExtraEnv {
-		if from := variable.ValueFrom; variable.Name == "CODER_EXTERNAL_TOKEN_ENCRYPTION_KEYS" && from != nil && from.SecretKeyRef != nil {
-			return from.SecretKeyRef.Name
-		}
-	}
-	return ""
 }

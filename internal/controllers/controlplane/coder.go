@@ -43,8 +43,19 @@ func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 		s.build, s.access, s.cachedUntil = &known.Value.build, &known.Value.access, known.Until
 		return nil
 	}
+	// The pods changed when enough of them became available, or the rollout made progress.
+	var changed time.Time
+	for _, c := range s.Deployment.Status.Conditions {
+		at := c.LastTransitionTime.Time
+		if c.Type == appsv1.DeploymentProgressing {
+			at = c.LastUpdateTime.Time
+		}
+		if at.After(changed) {
+			changed = at
+		}
+	}
 	timeout, again := answerTimeout, framework.PollInterval
-	if s.justReady = s.Now.Sub(changedAt(s.Deployment)).Abs() < freshPeriod; s.justReady {
+	if s.justReady = s.Now.Sub(changed).Abs() < freshPeriod; s.justReady {
 		timeout, again = freshTimeout, freshInterval
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -62,44 +73,11 @@ func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// changedAt returns the time of the last change of the pods: when enough of them became available,
-// or the rollout made progress.
-func changedAt(d *appsv1.Deployment) time.Time {
-	var last time.Time
-	for _, c := range d.Status.Conditions {
-		at := c.LastTransitionTime.Time
-		if c.Type == appsv1.DeploymentProgressing {
-			at = c.LastUpdateTime.Time
-		}
-		if at.After(last) {
-			last = at
-		}
-	}
-	return last
-}
-
 // answer is what a working Coder answered. It is cached, so that a pass with another trigger does not
 // ask again, as long as nothing changes on which it depends.
 type answer struct {
 	build  coderd.BuildInfo
 	access access.Result
-}
-
-// rememberAnswer caches the answer if everything works, and removes the cached one otherwise.
-func (r *Reconciler) rememberAnswer(s *scope) {
-	key := client.ObjectKeyFromObject(s.cp)
-	switch {
-	case !s.cachedUntil.IsZero():
-		return
-	case s.build == nil || s.access == nil || s.access.State != ensure.Ready || !s.Available():
-		r.answers.Forget(key)
-		return
-	}
-	kept := *s.access
-	kept.Events = nil
-	r.answers.Put(key, ensure.Entry[answer]{
-		Value: answer{*s.build, kept}, Digest: s.basis, Until: s.Now.Add(ensure.Sooner(framework.RestInterval, kept.RequeueAfter)),
-	})
 }
 
 // basisOf identifies everything in the cluster on which Coder's answer depends, as the cache has it.

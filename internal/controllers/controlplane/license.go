@@ -21,9 +21,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
-// defaultLicenseKey is the key of the license in its Secret if the spec names none.
-const defaultLicenseKey = "license"
-
 // license is the result of a pass about the license. The zero value means that the pass did not
 // check the license.
 type license struct {
@@ -46,8 +43,25 @@ func (r *Reconciler) ensureLicense(ctx context.Context, s *scope) error {
 		License:  text,
 		Unread:   s.license.missing != nil,
 		Own:      s.cp.Status.LicenseUUIDs,
-		Record:   func(ctx context.Context, own []string) error { return r.recordLicenses(ctx, s, own) },
-		Connect:  func(ctx context.Context) (licensing.Coder, error) { return r.operatorOf(ctx, s) },
+		Record: func(ctx context.Context, own []string) error {
+			base := s.cp.DeepCopy()
+			s.cp.Status.LicenseUUIDs = own
+			if err := r.kit.Client.Status().Patch(ctx, s.cp, framework.LockedPatch(base)); err != nil {
+				s.cp.Status.LicenseUUIDs = base.Status.LicenseUUIDs
+				return fmt.Errorf("writing status.licenseUUIDs: %w", err)
+			}
+			return nil
+		},
+		Connect: func(ctx context.Context) (*coderd.Client, error) {
+			ref, secret := s.access.TokenRef, &corev1.Secret{}
+			if err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: ref.Name}, secret); err != nil {
+				return nil, fmt.Errorf("reading Secret %q with the operator's token: %w", ref.Name, err)
+			}
+			return r.kit.NewClient(coderd.Config{
+				URL: s.url(), Token: strings.TrimSpace(string(secret.Data[cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)])),
+				OnUnauthorized: func() { r.Refused(client.ObjectKeyFromObject(s.cp)) },
+			})
+		},
 	})
 	r.kit.TellAll(&s.Pass, result.Events)
 	if err != nil {
@@ -73,7 +87,7 @@ func (r *Reconciler) readLicense(ctx context.Context, s *scope) (string, error) 
 	if ref == nil {
 		return "", nil
 	}
-	key := cmp.Or(ref.Key, defaultLicenseKey)
+	key := cmp.Or(ref.Key, "license")
 	secret := &corev1.Secret{}
 	err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: ref.Name}, secret)
 	switch {
@@ -90,30 +104,6 @@ func (r *Reconciler) readLicense(ctx context.Context, s *scope) (string, error) 
 			"Secret %q (spec.licenseSecretRef) has no license in key %q; add it, or name the key that holds it", ref.Name, key)}
 	}
 	return text, nil
-}
-
-// recordLicenses writes the ids of the operator's licenses to the status, before a license is sent
-// to Coder.
-func (r *Reconciler) recordLicenses(ctx context.Context, s *scope, own []string) error {
-	base := s.cp.DeepCopy()
-	s.cp.Status.LicenseUUIDs = own
-	if err := r.kit.Client.Status().Patch(ctx, s.cp, framework.LockedPatch(base)); err != nil {
-		s.cp.Status.LicenseUUIDs = base.Status.LicenseUUIDs
-		return fmt.Errorf("writing status.licenseUUIDs: %w", err)
-	}
-	return nil
-}
-
-func (r *Reconciler) operatorOf(ctx context.Context, s *scope) (*coderd.Client, error) {
-	ref := s.access.TokenRef
-	secret := &corev1.Secret{}
-	if err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: ref.Name}, secret); err != nil {
-		return nil, fmt.Errorf("reading Secret %q with the operator's token: %w", ref.Name, err)
-	}
-	return r.kit.NewClient(coderd.Config{
-		URL: s.url(), Token: strings.TrimSpace(string(secret.Data[cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)])),
-		OnUnauthorized: func() { r.Refused(client.ObjectKeyFromObject(s.cp)) },
-	})
 }
 
 // coderInstance returns a value that changes if other pods of Coder may answer than before. During
@@ -208,23 +198,4 @@ func highAvailabilityEntitled(s *scope, status *coderv1alpha1.CoderControlPlaneS
 				"add such a license (spec.licenseSecretRef), or set spec.replicas to 1", wanted, coderd.FeatureHighAvailability)))
 	}
 	return new(framework.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "Coder has not reported yet what its licenses allow"))
-}
-
-// besideLicense returns the conditions about the license that do not affect Ready: those of a
-// control plane that asks for no license, and those of a Coder that does not support licenses. Such
-// a Coder works as well as it can, and a retry would not change that. The condition still reports
-// it.
-func besideLicense(s *scope) []string {
-	result := s.license.result
-	if !s.licenseAsked() || result != nil && result.Reason == coderv1alpha1.ReasonNotSupported {
-		return []string{coderv1alpha1.ConditionLicenseApplied}
-	}
-	return nil
-}
-
-func licenseStalled(s *scope) bool {
-	if s.accessDisabled() {
-		return true
-	}
-	return s.license.missing == nil && s.license.result != nil && s.license.result.State == ensure.Failed
 }

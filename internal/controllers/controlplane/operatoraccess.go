@@ -103,9 +103,10 @@ func (r *Reconciler) holdsAccess(ctx context.Context, s *scope) (bool, error) {
 // expires.
 func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
 	left := s.DeletionTimeLeft(framework.DeletionLimit)
-	ours, err := r.serviceIsOurs(ctx, s)
+	service := &corev1.Service{}
+	err := r.kit.Live.Get(ctx, client.ObjectKeyFromObject(s.cp), service)
 	switch {
-	case err == nil && !ours:
+	case apierrors.IsNotFound(err), err == nil && !metav1.IsControlledBy(service, s.cp):
 		// No server may receive the token.
 		if s.cp.Status.OperatorTokenSecretRef != nil && s.cp.Spec.OperatorAccess.TokenSecretRef == nil {
 			r.tellSkipped(s, "the Service of Coder is not this control plane's")
@@ -124,15 +125,6 @@ func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
 		return nil
 	}
 	return framework.WaitForDeletion(left, err.Error())
-}
-
-func (r *Reconciler) serviceIsOurs(ctx context.Context, s *scope) (bool, error) {
-	service := &corev1.Service{}
-	err := r.kit.Live.Get(ctx, client.ObjectKeyFromObject(s.cp), service)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil && metav1.IsControlledBy(service, s.cp), err
 }
 
 func (r *Reconciler) tellSkipped(s *scope, why string) {

@@ -5,10 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // refusalsAtOnce is the capacity of the queue of reported control planes.
@@ -42,8 +39,4 @@ func (r *Reconciler) Refused(key types.NamespacedName) {
 func (r *refusals) take(key types.NamespacedName) bool {
 	_, refused := r.waiting.LoadAndDelete(key)
 	return refused
-}
-
-func (r *refusals) source() source.Source {
-	return source.Channel(r.events, &handler.TypedEnqueueRequestForObject[client.Object]{})
 }

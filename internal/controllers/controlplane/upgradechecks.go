@@ -202,29 +202,18 @@ func (r *Reconciler) tryImage(ctx context.Context, s *scope) (cause, untried str
 			return "", failure, nil
 		}
 		return failure, "", nil
-	}
-	if cause, untried = s.imageTrouble(run, ofCoder); cause+untried != "" {
-		return cause, untried, nil
-	}
-	return "", "", ensure.Waits(coderv1alpha1.ReasonReconciling, framework.PollInterval, "Job %q tries the image", job.Name)
-}
-
-// imageTrouble judges a Job that has not ended in time: cause says why the image does not work, and untried why that is not
-// known. ofCoder reports whether it runs the program of Coder's own image.
-func (s *scope) imageTrouble(run *framework.JobRun, ofCoder bool) (cause, untried string) {
-	switch {
 	case run.Trouble != nil && s.phaseLasted(upgradePatience):
 		// There is room when the old pods have stopped.
 		if run.Trouble.Reason == coderv1alpha1.ReasonUnschedulable || run.Trouble.Reason != coderv1alpha1.ReasonImagePullFailed && !ofCoder {
-			return "", run.Trouble.Message
+			return "", run.Trouble.Message, nil
 		}
-		return run.Trouble.Message, ""
+		return run.Trouble.Message, "", nil
 	case s.phaseLasted(schemaLimit) && slices.ContainsFunc(run.Pods, notStarted):
-		return fmt.Sprintf("image %q was not pulled and started within %s by Job %q", s.upgrade.ToImage, schemaLimit, run.Job.Name), ""
+		return fmt.Sprintf("image %q was not pulled and started within %s by Job %q", s.upgrade.ToImage, schemaLimit, run.Job.Name), "", nil
 	case s.phaseLasted(schemaLimit):
-		return "", fmt.Sprintf("Job %q has no pod, or does not end, within %s", run.Job.Name, schemaLimit)
+		return "", fmt.Sprintf("Job %q has no pod, or does not end, within %s", run.Job.Name, schemaLimit), nil
 	}
-	return "", ""
+	return "", "", ensure.Waits(coderv1alpha1.ReasonReconciling, framework.PollInterval, "Job %q tries the image", job.Name)
 }
 
 // notStarted reports whether Coder's container of a pod has not started, as far as its node reports.

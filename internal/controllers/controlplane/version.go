@@ -31,7 +31,10 @@ func decideVersion(_ context.Context, s *scope) error {
 		if facts.Image != s.cp.Status.Image && framework.Serves(d) {
 			facts.Running, s.versionComes = upgrade.Reference(facts.Image), !s.accessDisabled()
 		}
-		s.Workload.StopFirst = framework.StopsFirst(d)
+		// A rollout that stops the old pods first keeps its strategy until it is complete. With another one, Kubernetes would
+		// start new pods while the old ones end.
+		complete := framework.Serves(d) || framework.RolledOut(d) && ptr.Deref(d.Spec.Replicas, 1) == 0
+		s.Workload.StopFirst = d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && !complete
 	}
 	s.facts, s.decision = facts, upgrade.Decide(facts)
 	if s.decision.Reason == "" {

@@ -18,10 +18,21 @@ import (
 // labels than the operator's. Every step that selects pods needs them, so this step runs before
 // those.
 func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
-	d, err := t.heldDeployment(ctx, p)
-	if err != nil {
-		p.Complain(coderv1alpha1.ReasonApplyFailed, Redact(err.Error()))
-		return err
+	var d *appsv1.Deployment
+	claim := t.controlledBy(p)
+	// The cache may not contain a Deployment that was just handed over.
+	for _, reader := range []client.Reader{t.Client, t.Live} {
+		found := &appsv1.Deployment{}
+		err := reader.Get(ctx, client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}, found)
+		if client.IgnoreNotFound(err) != nil {
+			err = fmt.Errorf("reading Deployment %q: %w", p.Workload.Name, err)
+			p.Complain(coderv1alpha1.ReasonApplyFailed, Redact(err.Error()))
+			return err
+		}
+		if err == nil && claim.Holds(found) {
+			d = found
+			break
+		}
 	}
 	if d == nil {
 		return nil
@@ -54,24 +65,4 @@ func (p *Pass) OwnDeployment(ctx context.Context, reader client.Reader) (*appsv1
 		return nil, nil
 	}
 	return d, nil
-}
-
-// heldDeployment returns the workload's Deployment if the object controls it or may adopt it. It also
-// asks the API server, because the cache may not contain a Deployment that was just handed
-// over.
-func (t *Toolkit) heldDeployment(ctx context.Context, p *Pass) (*appsv1.Deployment, error) {
-	claim := t.controlledBy(p)
-	key := client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}
-	for _, reader := range []client.Reader{t.Client, t.Live} {
-		d := &appsv1.Deployment{}
-		err := reader.Get(ctx, key, d)
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, fmt.Errorf("reading Deployment %q: %w", key.Name, err)
-		case claim.Holds(d):
-			return d, nil
-		}
-	}
-	return nil, nil
 }

@@ -33,9 +33,9 @@ func (t *Toolkit) Steps(p *Pass, needs ...string) []Step {
 		NewStep(StepServiceAccount, p, t.applyServiceAccount, StepFinalizer),
 		NewStep(StepDeployment, p, t.applyDeployment, StepReferences),
 		NewStep(StepService, p, t.applyService, StepFinalizer),
-		NewStep(StepDisruptionBudget, p, t.applyDisruptionBudget, StepFinalizer),
-		NewStep(StepNetworkPolicy, p, t.applyNetworkPolicy, StepFinalizer),
-		NewStep(StepMetricsService, p, t.applyMetricsService, StepFinalizer),
+		NewStep(StepDisruptionBudget, p, applyBuilt(t, resources.PodDisruptionBudget), StepFinalizer),
+		NewStep(StepNetworkPolicy, p, applyBuilt(t, resources.NetworkPolicy), StepFinalizer),
+		NewStep(StepMetricsService, p, applyBuilt(t, resources.MetricsService), StepFinalizer),
 		NewStep(StepServiceMonitor, p, t.applyServiceMonitor, StepFinalizer),
 		NewStep(StepExposure, p, t.applyExposure, StepFinalizer),
 		NewStep(StepPrune, p, t.Prune, StepFinalizer),
@@ -62,8 +62,16 @@ func (t *Toolkit) applyDeployment(ctx context.Context, p *Pass) error {
 	// The apply fails if the Deployment is not the one from which KeepReplicas was decided.
 	d.SetResourceVersion(p.seen)
 	found, err := t.apply(ctx, p, d)
-	if found != nil && found.Reason == coderv1alpha1.ReasonInvalidSpec && rollsWith(p.Current, d) {
-		return t.stopRolling(ctx, p.Current.DeepCopy())
+	// The API server rejects the numbers of a rolling update with Recreate, and an apply cannot remove those that
+	// another client owns too, such as Helm, which created the Deployment.
+	if found != nil && found.Reason == coderv1alpha1.ReasonInvalidSpec && p.Current != nil &&
+		p.Current.Spec.Strategy.RollingUpdate != nil && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		changed := p.Current.DeepCopy()
+		changed.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+		if err := t.Client.Patch(ctx, changed, LockedPatch(p.Current), client.FieldOwner(fieldOwner)); err != nil {
+			return Settled(fmt.Errorf("changing the strategy of Deployment %q: %w", d.Name, err))
+		}
+		return ensure.Waits(coderv1alpha1.ReasonReconciling, ConflictInterval, "the strategy of Deployment %q has changed", d.Name)
 	}
 	if found != nil {
 		p.Problems = append(p.Problems, *found)
@@ -73,24 +81,6 @@ func (t *Toolkit) applyDeployment(ctx context.Context, p *Pass) error {
 		p.Deployment = d
 	}
 	return err
-}
-
-// rollsWith reports whether a Deployment has numbers of a rolling update that would remain beside the
-// strategy Recreate.
-func rollsWith(current, desired *appsv1.Deployment) bool {
-	return current != nil && current.Spec.Strategy.RollingUpdate != nil &&
-		desired.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
-}
-
-// stopRolling removes the numbers of a rolling update. The API server rejects them with Recreate, and
-// an apply cannot remove those that another client owns too, such as Helm, which created the Deployment.
-func (t *Toolkit) stopRolling(ctx context.Context, d *appsv1.Deployment) error {
-	base := d.DeepCopy()
-	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
-	if err := t.Client.Patch(ctx, d, LockedPatch(base), client.FieldOwner(fieldOwner)); err != nil {
-		return Settled(fmt.Errorf("changing the strategy of Deployment %q: %w", d.Name, err))
-	}
-	return ensure.Waits(coderv1alpha1.ReasonReconciling, ConflictInterval, "the strategy of Deployment %q has changed", d.Name)
 }
 
 func (t *Toolkit) applyService(ctx context.Context, p *Pass) error {
@@ -103,25 +93,18 @@ func (t *Toolkit) applyService(ctx context.Context, p *Pass) error {
 	return err
 }
 
-func (t *Toolkit) applyDisruptionBudget(ctx context.Context, p *Pass) error {
-	if budget := resources.PodDisruptionBudget(p.Workload); budget != nil {
-		return t.applyChild(ctx, p, budget)
+// applyBuilt returns the work of a step that applies the child which a builder returns, if any.
+func applyBuilt[T interface {
+	client.Object
+	comparable
+}](t *Toolkit, build func(resources.Workload) T) func(context.Context, *Pass) error {
+	return func(ctx context.Context, p *Pass) error {
+		var none T
+		if desired := build(p.Workload); desired != none {
+			return t.applyChild(ctx, p, desired)
+		}
+		return nil
 	}
-	return nil
-}
-
-func (t *Toolkit) applyNetworkPolicy(ctx context.Context, p *Pass) error {
-	if policy := resources.NetworkPolicy(p.Workload); policy != nil {
-		return t.applyChild(ctx, p, policy)
-	}
-	return nil
-}
-
-func (t *Toolkit) applyMetricsService(ctx context.Context, p *Pass) error {
-	if service := resources.MetricsService(p.Workload); service != nil {
-		return t.applyChild(ctx, p, service)
-	}
-	return nil
 }
 
 func (t *Toolkit) applyServiceMonitor(ctx context.Context, p *Pass) (err error) {
@@ -214,34 +197,26 @@ func OptionalChildren() map[schema.GroupVersionKind]client.Object {
 }
 
 func (t *Toolkit) controlledBy(p *Pass) apply.Claim {
-	return apply.Adopting(apply.ControlledBy(p.Object, t.Client.Scheme()),
-		coderv1alpha1.AnnotationAdopt, p.adoptValue(),
-		func(ctx context.Context) error { return t.confirmOwner(ctx, p.Object) })
+	// An owner that is being deleted or does not exist adopts nothing.
+	confirm := func(ctx context.Context) error {
+		// The scheme has all kinds.
+		kind, _ := apiutil.GVKForObject(p.Object, t.Client.Scheme())
+		live := &metav1.PartialObjectMetadata{}
+		live.SetGroupVersionKind(kind)
+		err := t.Live.Get(ctx, client.ObjectKeyFromObject(p.Object), live)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading %s %q before it adopts: %w", kind.Kind, p.Object.GetName(), err)
+		}
+		if err != nil || live.UID != p.Object.GetUID() || !live.DeletionTimestamp.IsZero() {
+			return apply.ErrOwnerDeleted
+		}
+		return nil
+	}
+	return apply.Adopting(apply.ControlledBy(p.Object, t.Client.Scheme()), coderv1alpha1.AnnotationAdopt, p.adoptValue(), confirm)
 }
 
 // adoptValue returns the value of AnnotationAdopt with which the object adopts another one.
 func (p *Pass) adoptValue() string { return p.Kind.Name + "/" + p.Object.GetName() }
-
-// confirmOwner returns apply.ErrOwnerDeleted if the API server reports that an owner is being
-// deleted or does not exist.
-func (t *Toolkit) confirmOwner(ctx context.Context, owner client.Object) error {
-	kind, err := apiutil.GVKForObject(owner, t.Client.Scheme())
-	if err != nil {
-		return fmt.Errorf("bug: %w", err)
-	}
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(kind)
-	err = t.Live.Get(ctx, client.ObjectKeyFromObject(owner), live)
-	switch {
-	case apierrors.IsNotFound(err):
-		return apply.ErrOwnerDeleted
-	case err != nil:
-		return fmt.Errorf("reading %s %q before it adopts: %w", kind.Kind, owner.GetName(), err)
-	case live.UID != owner.GetUID(), !live.DeletionTimestamp.IsZero():
-		return apply.ErrOwnerDeleted
-	}
-	return nil
-}
 
 // applyTrouble returns the problem to report for a failed apply, and the error with which the step
 // ends. Steps that conflict with another owner's object are retried after RetryInterval, because no

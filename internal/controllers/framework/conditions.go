@@ -41,8 +41,12 @@ func (p *Pass) DeploymentAvailable() metav1.Condition {
 	switch {
 	case p.Deployment == nil:
 		return ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting until the Deployment is applied")
+	case p.Available() && wanted == 0 && p.Workload.HeldReplicas != nil:
+		return ConditionTrue(kind, coderv1alpha1.ReasonScaledToZero, "the pods are stopped for an upgrade")
+	case p.Available() && wanted == 0 && p.Workload.KeepReplicas:
+		return ConditionTrue(kind, coderv1alpha1.ReasonScaledToZero, "the Deployment was scaled to 0, so no pod runs")
 	case p.Available() && wanted == 0:
-		return ConditionTrue(kind, coderv1alpha1.ReasonScaledToZero, p.scaledToZero())
+		return ConditionTrue(kind, coderv1alpha1.ReasonScaledToZero, "spec.replicas is 0, so no pod runs")
 	case p.Available() && len(p.Missing) > 0:
 		return ConditionTrue(kind, p.Missing[0].Reason, rolloutProgress(p.Deployment, wanted)+", but new pods cannot start: "+sentences(p.Missing))
 	case p.Available():
@@ -54,16 +58,6 @@ func (p *Pass) DeploymentAvailable() metav1.Condition {
 			"the rollout did not complete before its deadline: "+rolloutProgress(p.Deployment, wanted))
 	}
 	return ConditionFalse(kind, coderv1alpha1.ReasonProgressing, rolloutProgress(p.Deployment, wanted))
-}
-
-func (p *Pass) scaledToZero() string {
-	switch {
-	case p.Workload.HeldReplicas != nil:
-		return "the pods are stopped for an upgrade"
-	case p.Workload.KeepReplicas:
-		return "the Deployment was scaled to 0, so no pod runs"
-	}
-	return "spec.replicas is 0, so no pod runs"
 }
 
 // WorkspaceAccess returns the condition about the permissions for workspaces, or nil if the kind
@@ -81,7 +75,12 @@ func (p *Pass) WorkspaceAccess() *metav1.Condition {
 	case len(namespaces) == 0:
 		return new(ConditionTrue(kind, coderv1alpha1.ReasonDisabled, "spec.rbac.workspacePerms is false, so no permissions are granted"))
 	}
-	return new(ConditionTrue(kind, coderv1alpha1.ReasonGranted, "Coder may create workspaces in "+quotedList(namespaces)))
+	noun := "namespace"
+	if len(namespaces) > 1 {
+		noun = "namespaces"
+	}
+	return new(ConditionTrue(kind, coderv1alpha1.ReasonGranted,
+		fmt.Sprintf(`Coder may create workspaces in %s "%s"`, noun, strings.Join(namespaces, `", "`))))
 }
 
 // evictable returns the condition about a PodDisruptionBudget that allows no eviction even if all pods are ready, or nil. Some
@@ -114,14 +113,6 @@ func sentences(problems []Problem) string {
 		all = append(all, p.Message)
 	}
 	return strings.Join(all, "; ")
-}
-
-func quotedList(names []string) string {
-	noun := "namespace "
-	if len(names) > 1 {
-		noun = "namespaces "
-	}
-	return noun + `"` + strings.Join(names, `", "`) + `"`
 }
 
 // maxConditionMessage is the maximum length of a message in bytes. It is below the limit of
@@ -189,27 +180,24 @@ func changedConditions(previous, next []metav1.Condition) []metav1.Condition {
 // Gateway that has not reported a status yet does not count as a refusal.
 func refusedRoute(route *gatewayv1.HTTPRoute) *Problem {
 	var first *Problem
-	for i := range route.Status.Parents {
-		refused := refusedBy(&route.Status.Parents[i])
+	for _, parent := range route.Status.Parents {
+		var refused *metav1.Condition
+		for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
+			c := meta.FindStatusCondition(parent.Conditions, string(kind))
+			if refused == nil && c != nil && c.Status == metav1.ConditionFalse {
+				refused = c
+			}
+		}
 		if refused == nil {
 			return nil
 		}
 		if first == nil {
-			first = refused
+			first = &Problem{coderv1alpha1.ReasonRouteRefused, fmt.Sprintf(
+				"Gateway %q refuses the HTTPRoute: %s: %s; configure it to accept routes of this namespace and host, or correct spec.expose",
+				parent.ParentRef.Name, refused.Reason, Quote(refused.Message))}
 		}
 	}
 	return first
-}
-
-func refusedBy(parent *gatewayv1.RouteParentStatus) *Problem {
-	for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
-		condition := meta.FindStatusCondition(parent.Conditions, string(kind))
-		if condition != nil && condition.Status == metav1.ConditionFalse {
-			return &Problem{coderv1alpha1.ReasonRouteRefused, fmt.Sprintf("Gateway %q refuses the HTTPRoute: %s: %s; configure it to accept routes of this namespace and host, or correct spec.expose",
-				parent.ParentRef.Name, condition.Reason, Quote(condition.Message))}
-		}
-	}
-	return nil
 }
 
 // Exposed returns the condition about the Ingress or HTTPRoute, or nil if the spec asks for

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -23,19 +21,15 @@ import (
 // retries its database every few seconds for half a minute, and then exits.
 const fresh = 20 * time.Second
 
-// processTrouble reports a container that exits, or runs and does not become ready. The kind may
+// containerTrouble reports a container that exits, or runs and does not become ready. The kind may
 // explain the reason from the container's output.
-func (t *Toolkit) processTrouble(ctx context.Context, p *Pass, pod *corev1.Pod) *Problem {
-	for _, unready := range podproblem.FindUnready(pod) {
-		if found := t.containerTrouble(ctx, p, pod, unready.Status); found != nil {
-			return found
+func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod, status *corev1.ContainerStatus) *Problem {
+	words, running := "", ""
+	if exit := podproblem.LastTermination(status); exit != nil {
+		if words = exit.Message; words == "" {
+			words = t.tail(ctx, pod, LogRequest{Container: status.Name, Previous: status.State.Terminated == nil})
 		}
 	}
-	return nil
-}
-
-func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod, status *corev1.ContainerStatus) *Problem {
-	words, running := t.lastOutput(ctx, pod, status), ""
 	explains := p.Hooks.Explain != nil && status.Name == resources.PodContainer(p.Workload)
 	if explains && status.State.Running != nil {
 		running = t.tail(ctx, pod, LogRequest{Container: status.Name, Since: fresh})
@@ -55,42 +49,24 @@ func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod
 		}
 	}
 	p.keepsCrashing = podproblem.KeepsCrashing(status)
-	return crashTrouble(status, resources.PodContainer(p.Workload), redactor.Quote(podproblem.LastLine(words), longestQuote))
-}
-
-// crashTrouble reports a container that has exited at least once and is not ready.
-func crashTrouble(status *corev1.ContainerStatus, main, lastLine string) *Problem {
 	ended := podproblem.Ended(status)
 	if ended == nil {
 		return nil
 	}
 	if podproblem.IsOutOfMemory(ended) {
 		field := "spec.resources.limits.memory"
-		if status.Name != main {
+		if status.Name != resources.PodContainer(p.Workload) {
 			field = "its memory limit in spec.podTemplate"
 		}
 		return &Problem{coderv1alpha1.ReasonCrashLooping,
 			fmt.Sprintf("container %q was killed because it exceeded its memory limit (OOMKilled); raise %s", status.Name, field)}
 	}
 	message := fmt.Sprintf("container %q exited with code %d", status.Name, ended.ExitCode)
-	if lastLine != "" {
+	if lastLine := redactor.Quote(podproblem.LastLine(words), longestQuote); lastLine != "" {
 		message += ": " + lastLine
 	}
 	remedy := (&podproblem.Problem{Kind: podproblem.Crash, ExitCode: ended.ExitCode}).Remedy("the spec")
 	return &Problem{coderv1alpha1.ReasonCrashLooping, message + "; " + remedy}
-}
-
-// lastOutput returns the last lines of a container that exited: the termination message if the
-// container runtime provides one, otherwise the end of the log.
-func (t *Toolkit) lastOutput(ctx context.Context, pod *corev1.Pod, status *corev1.ContainerStatus) string {
-	ended := podproblem.LastTermination(status)
-	if ended == nil {
-		return ""
-	}
-	if ended.Message != "" {
-		return ended.Message
-	}
-	return t.tail(ctx, pod, LogRequest{Container: status.Name, Previous: status.State.Terminated == nil})
 }
 
 // tail reads a log. It logs an error and returns an empty string, because a container may not have
@@ -105,11 +81,6 @@ func (t *Toolkit) tail(ctx context.Context, pod *corev1.Pod, request LogRequest)
 	return text
 }
 
-const (
-	tailLines = 60
-	tailBytes = 64 * 1024
-)
-
 // LogRequest names a part of a container's log.
 type LogRequest struct {
 	Namespace, Pod, Container string
@@ -117,26 +88,6 @@ type LogRequest struct {
 	Previous bool
 	// Since leaves out older lines. 0 means all.
 	Since time.Duration
-}
-
-// podLogs reads logs from the API server.
-type podLogs struct{ client kubernetes.Interface }
-
-func (p podLogs) tail(ctx context.Context, request LogRequest) (string, error) {
-	options := &corev1.PodLogOptions{
-		Container:  request.Container,
-		Previous:   request.Previous,
-		TailLines:  ptr.To[int64](tailLines),
-		LimitBytes: ptr.To[int64](tailBytes),
-	}
-	if request.Since > 0 {
-		options.SinceSeconds = ptr.To(int64(request.Since.Seconds()))
-	}
-	text, err := p.client.CoreV1().Pods(request.Namespace).GetLogs(request.Pod, options).DoRaw(ctx)
-	if err != nil {
-		return "", fmt.Errorf("reading the log of container %q: %w", request.Container, err)
-	}
-	return string(text), nil
 }
 
 // longestQuote is the maximum length of a quoted text in a condition.

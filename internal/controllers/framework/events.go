@@ -12,12 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
 )
 
-const (
-	// actionReconcile is the action of every Event.
-	actionReconcile = "Reconcile"
-	// longestNote is the maximum length of an Event's note that the API server accepts, in bytes.
-	longestNote = 1024
-)
+// longestNote is the maximum length of an Event's note that the API server accepts, in bytes.
+const longestNote = 1024
 
 // quiet reports whether a reason belongs to a transient state, for which no Event is recorded.
 func quiet(reason string) bool {
@@ -55,7 +51,8 @@ func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
 		case c.Type == coderv1alpha1.ConditionReconciling, c.Type == coderv1alpha1.ConditionStalled:
 		case c.Status == metav1.ConditionTrue && warns(c.Reason):
 			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)
-		case c.Status == metav1.ConditionTrue && (works(c) || reported(before, c.Type)):
+		case c.Type == coderv1alpha1.ConditionReady && c.Status == metav1.ConditionTrue && c.Reason != coderv1alpha1.ReasonScaledToZero,
+			c.Status == metav1.ConditionTrue && reported(before, c.Type):
 			t.Tell(p, corev1.EventTypeNormal, c.Reason, c.Message)
 		case c.Type != coderv1alpha1.ConditionReady && progresses(c.Reason):
 			t.Tell(p, corev1.EventTypeNormal, c.Reason, c.Message)
@@ -63,11 +60,6 @@ func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
 			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}
-}
-
-// works reports whether a condition is Ready with running pods.
-func works(c metav1.Condition) bool {
-	return c.Type == coderv1alpha1.ConditionReady && c.Reason != coderv1alpha1.ReasonScaledToZero
 }
 
 func reported(before []metav1.Condition, conditionType string) bool {
@@ -88,5 +80,5 @@ func (t *Toolkit) Tell(p *Pass, eventType, reason, note string) {
 	if len(note) > longestNote {
 		note = strings.ToValidUTF8(note[:longestNote], "")
 	}
-	t.Recorder.Eventf(p.Object, nil, eventType, reason, actionReconcile, "%s", note)
+	t.Recorder.Eventf(p.Object, nil, eventType, reason, "Reconcile", "%s", note)
 }

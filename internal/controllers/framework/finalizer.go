@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,17 +90,20 @@ func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
 	}
 	p.Released = true
 	if !t.LeavesChildren(p) {
-		t.tellUnwatched(p)
+		// The operator may have granted permissions in a namespace when it watched it.
+		for _, namespace := range resources.WorkspaceNamespaces(p.Workload) {
+			if !t.watches(namespace) {
+				t.Tell(p, corev1.EventTypeWarning, coderv1alpha1.ReasonGrantsLeftBehind, fmt.Sprintf(
+					"the operator does not watch namespace %q, so it revoked no permissions for workspaces there; "+
+						"delete the Roles and RoleBindings with the labels %q there, if there are any",
+					namespace, labels.FormatLabels(p.Workload.Rights.OwnerLabels)))
+			}
+		}
 	}
 	if len(p.Stays) > 0 {
 		t.Tell(p, corev1.EventTypeNormal, coderv1alpha1.ReasonOrphaned,
 			"the pods keep running, and what they need stays; delete it when no pod uses it: "+strings.Join(p.Stays, "; "))
 	}
-	t.forget(p)
-	return nil
-}
-
-func (t *Toolkit) forget(p *Pass) {
 	for _, kind := range t.childKinds() {
 		for _, name := range []string{p.Workload.Name, p.Workload.ServiceAccountName, resources.MetricsServiceName(p.Workload)} {
 			kind.SetNamespace(p.Workload.Namespace)
@@ -113,6 +115,7 @@ func (t *Toolkit) forget(p *Pass) {
 	t.starts.end(p)
 	t.orphaning.known.Delete(p.Object.GetUID())
 	t.Gone(p.Kind, client.ObjectKeyFromObject(p.Object))
+	return nil
 }
 
 // orphaning remembers the objects that were deleted with --cascade=orphan. Only a finalizer shows
@@ -138,12 +141,6 @@ func (o *orphaning) note(obj client.Object) {
 	}
 }
 
-// of reports whether the children of an object that is being deleted must be kept.
-func (o *orphaning) of(obj client.Object) bool {
-	_, noted := o.known.Load(obj.GetUID())
-	return noted || asksToOrphan(obj)
-}
-
 func asksToOrphan(obj client.Object) bool {
 	return !obj.GetDeletionTimestamp().IsZero() && controllerutil.ContainsFinalizer(obj, metav1.FinalizerOrphanDependents)
 }
@@ -157,26 +154,23 @@ func (t *Toolkit) FindOrphaned(ctx context.Context, p *Pass) error {
 	}
 	d := &appsv1.Deployment{}
 	err := t.Live.Get(ctx, client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}, d)
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Deployment %q: %w", p.Workload.Name, err)
-	case p.wasOrphaned(d):
+	}
+	// Until the finalizer is removed, a deletion with --cascade=orphan removes the owner reference. If somebody
+	// removed it by hand, the pods also go on, so what they need is kept too. A Deployment that is older than the
+	// object belonged to it only if it was handed over. Otherwise an earlier object of the same name left it.
+	handedOver := d.Annotations[coderv1alpha1.AnnotationAdopt] == p.adoptValue()
+	if err == nil && d.DeletionTimestamp.IsZero() && metav1.GetControllerOf(d) == nil &&
+		labels.SelectorFromSet(p.Workload.Labels).Matches(labels.Set(d.Labels)) &&
+		(handedOver || !d.CreationTimestamp.Before(new(p.Object.GetCreationTimestamp()))) {
 		t.orphaning.known.Store(p.Object.GetUID(), true)
 	}
 	return nil
 }
 
-// wasOrphaned reports whether a Deployment belonged to the object and has no controller now. Until the
-// finalizer is removed, a deletion with --cascade=orphan removes the owner reference. If somebody
-// removed it by hand, the pods also go on, so what they need is kept too. A Deployment that is older
-// than the object belonged to it only if it was handed over. Otherwise an earlier object of the same
-// name left it.
-func (p *Pass) wasOrphaned(d *appsv1.Deployment) bool {
-	return d.DeletionTimestamp.IsZero() && metav1.GetControllerOf(d) == nil &&
-		labels.SelectorFromSet(p.Workload.Labels).Matches(labels.Set(d.Labels)) &&
-		(d.Annotations[coderv1alpha1.AnnotationAdopt] == p.adoptValue() || !d.CreationTimestamp.Before(new(p.Object.GetCreationTimestamp())))
-}
-
 // LeavesChildren reports whether the object is being deleted and its children must be kept.
-func (t *Toolkit) LeavesChildren(p *Pass) bool { return p.Deleting() && t.orphaning.of(p.Object) }
+func (t *Toolkit) LeavesChildren(p *Pass) bool {
+	_, noted := t.orphaning.known.Load(p.Object.GetUID())
+	return p.Deleting() && (noted || asksToOrphan(p.Object))
+}

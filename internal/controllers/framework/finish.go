@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,19 +54,32 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 	base := p.Object.DeepCopyObject().(client.Object)
 	next := set()
 	ready := meta.FindStatusCondition(next.Conditions, coderv1alpha1.ConditionReady)
-	t.count(p, ready)
-	if equality.Semantic.DeepEqual(base, p.Object) {
-		if t.versions.behind(p) {
-			return errBehind
+	reason, isReady := "", false
+	if ready != nil {
+		reason, isReady = ready.Reason, ready.Status == metav1.ConditionTrue
+	}
+	t.Metrics.Reconciled(p.Kind.Name, reason)
+	t.Metrics.SetReady(p.Kind.Name, p.Object.GetNamespace(), p.Object.GetName(), isReady)
+	if isReady {
+		if took, known := t.starts.end(p); known {
+			t.Metrics.BecameReady(p.Kind.Name, took)
 		}
-		t.versions.note(p)
-		return nil
+	}
+	changed := !equality.Semantic.DeepEqual(base, p.Object)
+	if !changed && t.Behind(p) {
+		return errBehind
 	}
 	written := *next.DeepCopy()
-	if err := t.Client.Status().Patch(ctx, p.Object, LockedPatch(base)); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
+	if changed {
+		if err := t.Client.Status().Patch(ctx, p.Object, LockedPatch(base)); err != nil {
+			return fmt.Errorf("writing the status: %w", err)
+		}
 	}
-	t.versions.note(p)
+	version := recorded{uid: p.Object.GetUID(), resource: p.Object.GetResourceVersion()}
+	t.versions.Store(versionKey(p.Kind, client.ObjectKeyFromObject(p.Object)), version)
+	if !changed {
+		return nil
+	}
 	if ready != nil {
 		log.FromContext(ctx).Info("Wrote the status", "ready", ready.Status, "reason", ready.Reason)
 	}
@@ -75,25 +87,10 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 	return nil
 }
 
-func (t *Toolkit) count(p *Pass, ready *metav1.Condition) {
-	reason, isReady := "", false
-	if ready != nil {
-		reason, isReady = ready.Reason, ready.Status == metav1.ConditionTrue
-	}
-	t.Metrics.Reconciled(p.Kind.Name, reason)
-	t.Metrics.SetReady(p.Kind.Name, p.Object.GetNamespace(), p.Object.GetName(), isReady)
-	if !isReady {
-		return
-	}
-	if took, known := t.starts.end(p); known {
-		t.Metrics.BecameReady(p.Kind.Name, took)
-	}
-}
-
 // Gone drops the state and the metrics of an object that no longer exists.
 func (t *Toolkit) Gone(kind Kind, key client.ObjectKey) {
 	t.Metrics.Forget(kind.Name, key.Namespace, key.Name)
-	t.versions.Delete(versionKey{kind: kind.Name, name: key})
+	t.versions.Delete(versionKey(kind, key))
 }
 
 // Settled converts errors that resolve without any action into a wait.
@@ -117,30 +114,10 @@ func LockedPatch(base client.Object) client.Patch {
 // status of that object may be outdated although it matches the result of the pass.
 var errBehind = errors.New("the cache does not have the status that was written last")
 
-// versions remembers the resource version of each object at the end of the last pass over it. A
-// stale cache may return an older version to the next pass. If the status of that version happens
-// to match the result of the pass, nothing would be written, although the status in the cluster
-// differs. No watch reports a change of the status, so no later pass would correct it.
-type versions struct{ sync.Map }
-
-type versionKey struct {
-	kind string
-	name types.NamespacedName
-}
-
-type recorded struct {
-	uid      types.UID
-	resource string
-}
-
-func (v *versions) note(p *Pass) {
-	v.Store(versionKeyOf(p), recorded{uid: p.Object.GetUID(), resource: p.Object.GetResourceVersion()})
-}
-
-// behind reports whether the object of a pass is older than the recorded version. Versions that
-// cannot be compared do not count as older.
-func (v *versions) behind(p *Pass) bool {
-	noted, _ := v.Load(versionKeyOf(p))
+// Behind reports whether the pass read an older object than the one that was last written. Versions
+// that cannot be compared do not count as older.
+func (t *Toolkit) Behind(p *Pass) bool {
+	noted, _ := t.versions.Load(versionKey(p.Kind, client.ObjectKeyFromObject(p.Object)))
 	known, ok := noted.(recorded)
 	if !ok || known.uid != p.Object.GetUID() {
 		return false
@@ -149,9 +126,10 @@ func (v *versions) behind(p *Pass) bool {
 	return err == nil && order < 0
 }
 
-// Behind reports whether the pass read an older object than the one that was last written.
-func (t *Toolkit) Behind(p *Pass) bool { return t.versions.behind(p) }
-
-func versionKeyOf(p *Pass) versionKey {
-	return versionKey{kind: p.Kind.Name, name: client.ObjectKeyFromObject(p.Object)}
+// recorded is a version of an object.
+type recorded struct {
+	uid      types.UID
+	resource string
 }
+
+func versionKey(kind Kind, key client.ObjectKey) string { return kind.Name + "/" + key.String() }

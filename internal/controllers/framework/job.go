@@ -54,9 +54,12 @@ func (t *Toolkit) RunJob(ctx context.Context, p *Pass, desired *batchv1.Job) (*J
 		}
 	}
 	run := &JobRun{Job: job, Ended: podproblem.JobEnd(job)}
-	if run.Pods, err = t.podsOf(ctx, job); err != nil {
-		return nil, err
+	list := &corev1.PodList{}
+	if err := t.Live.List(ctx, list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
+		return nil, fmt.Errorf("listing the pods of Job %q: %w", job.Name, err)
 	}
+	run.Pods = slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, job) })
+	slices.SortFunc(run.Pods, oldestFirst)
 	for i := range run.Pods {
 		for _, status := range slices.Concat(run.Pods[i].Status.InitContainerStatuses, run.Pods[i].Status.ContainerStatuses) {
 			if ended := podproblem.LastTermination(&status); ended != nil && ended.Message != "" {
@@ -64,8 +67,13 @@ func (t *Toolkit) RunJob(ctx context.Context, p *Pass, desired *batchv1.Job) (*J
 			}
 		}
 	}
-	if run.Ended == "" {
-		run.Trouble = jobTrouble(run.Pods)
+	if run.Ended == "" && len(run.Pods) > 0 {
+		for _, look := range []func(*corev1.Pod) *Problem{
+			troubleOf(podproblem.FindConfig, coderv1alpha1.ReasonContainerConfigInvalid), imageTrouble,
+			troubleOf(podproblem.FindUnschedulable, coderv1alpha1.ReasonUnschedulable),
+		} {
+			run.Trouble = cmp.Or(run.Trouble, look(&run.Pods[len(run.Pods)-1]))
+		}
 	}
 	return run, nil
 }
@@ -117,36 +125,6 @@ func (r *JobRun) FailureOf(fallback string, known ...string) *Problem {
 		reason = fallback
 	}
 	return &Problem{reason, Redact(cmp.Or(message, "see its log")) + fmt.Sprintf(" (kubectl logs -n %s job/%s)", r.Job.Namespace, r.Job.Name)}
-}
-
-// podsOf returns the pods of a Job, oldest first.
-func (t *Toolkit) podsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
-	list := &corev1.PodList{}
-	if err := t.Live.List(ctx, list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
-		return nil, fmt.Errorf("listing the pods of Job %q: %w", job.Name, err)
-	}
-	pods := slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, job) })
-	slices.SortFunc(pods, func(a, b corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-	return pods, nil
-}
-
-// jobTrouble returns why the newest pod of a Job does not run.
-func jobTrouble(pods []corev1.Pod) *Problem {
-	if len(pods) == 0 {
-		return nil
-	}
-	newest := pods[len(pods)-1:]
-	for _, look := range []func(*corev1.Pod) *Problem{
-		troubleOf(podproblem.FindConfig, coderv1alpha1.ReasonContainerConfigInvalid), imageTrouble,
-		troubleOf(podproblem.FindUnschedulable, coderv1alpha1.ReasonUnschedulable),
-	} {
-		if found := firstTrouble(newest, look); found != nil {
-			return found
-		}
-	}
-	return nil
 }
 
 // lines returns the name=value lines of a text.

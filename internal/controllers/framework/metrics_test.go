@@ -88,14 +88,15 @@ func TestAPassIsATrace(t *testing.T) {
 		{Name: "pods", Run: func(context.Context) error { return ensure.Waits("PodsStarting", 0, "soon") }},
 	}
 	var trace string
-	pass := traced{kind: "CoderControlPlane", tracing: provider, next: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	kit := &Toolkit{Options: Options{Tracing: provider}}
+	pass := kit.Traced("CoderControlPlane", reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 		_, span := tracing.Start(ctx, "look")
 		trace = span.SpanContext().TraceID().String()
 		span.End()
 		p := &Pass{}
 		p.Run(ctx, list)
 		return reconcile.Result{}, p.Outcome.Err
-	})}
+	}))
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "coder"}}
 	if _, err := pass.Reconcile(t.Context(), request); !errors.Is(err, broken) {
 		t.Errorf("the error is lost: %v", err)
@@ -122,10 +123,10 @@ func TestAPassIsATrace(t *testing.T) {
 // the reconcile ID.
 func TestAPassWithoutTracing(t *testing.T) {
 	var id string
-	pass := traced{next: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	pass := new(Toolkit).Traced("", reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 		id = tracing.RequestID(ctx)
 		return reconcile.Result{RequeueAfter: 7}, nil
-	})}
+	}))
 	result, err := pass.Reconcile(t.Context(), reconcile.Request{})
 	if err != nil || result.RequeueAfter != 7 || id != "" {
 		t.Errorf("%v, %v, id %q", result, err, id)

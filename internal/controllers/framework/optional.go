@@ -3,9 +3,11 @@ package framework
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
@@ -40,27 +42,17 @@ func NewOptionalKinds(mgr manager.Manager, clk clock.WithTicker) (*OptionalKinds
 	if clk == nil {
 		clk = clock.RealClock{}
 	}
-	return newOptionalKinds(clk, func(kind schema.GroupVersionKind) (bool, error) { return serves(discovery, kind) }), nil
+	return newOptionalKinds(clk, func(kind schema.GroupVersionKind) (bool, error) {
+		list, err := discovery.ServerResourcesForGroupVersion(kind.GroupVersion().String())
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("listing the kinds of %s: %w", kind.GroupVersion(), err)
+		}
+		return list != nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind.Kind }), nil
+	}), nil
 }
 
 func newOptionalKinds(clk clock.WithTicker, serves func(schema.GroupVersionKind) (bool, error)) *OptionalKinds {
 	return &OptionalKinds{clock: clk, serves: serves, present: map[schema.GroupVersionKind]bool{}}
-}
-
-func serves(d discovery.DiscoveryInterface, kind schema.GroupVersionKind) (bool, error) {
-	list, err := d.ServerResourcesForGroupVersion(kind.GroupVersion().String())
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("listing the kinds of %s: %w", kind.GroupVersion(), err)
-	}
-	if list == nil {
-		return false, nil
-	}
-	for _, resource := range list.APIResources {
-		if resource.Kind == kind.Kind {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // Has implements KindSet.
@@ -103,7 +95,16 @@ func (o *OptionalKinds) look(ctx context.Context) bool {
 		}
 		there, err := o.serves(kind)
 		if err == nil && there {
-			err = o.appear(ctx, kind)
+			for _, do := range o.set(kind, true) {
+				if err = do(ctx, kind); err != nil {
+					// The kind counts as missing, so that all are called again.
+					o.set(kind, false)
+					break
+				}
+			}
+		}
+		if err == nil && there {
+			log.FromContext(ctx).Info("The cluster serves an optional kind", "kind", kind.Kind)
 		}
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Could not check whether an optional kind is installed; retrying", "kind", kind.Kind)
@@ -111,19 +112,6 @@ func (o *OptionalKinds) look(ctx context.Context) bool {
 		all = all && there && err == nil
 	}
 	return all
-}
-
-// appear marks a kind as present and calls the registered functions. If a call fails, the kind counts
-// as missing, so that all are called again.
-func (o *OptionalKinds) appear(ctx context.Context, kind schema.GroupVersionKind) error {
-	for _, do := range o.set(kind, true) {
-		if err := do(ctx, kind); err != nil {
-			o.set(kind, false)
-			return err
-		}
-	}
-	log.FromContext(ctx).Info("The cluster serves an optional kind", "kind", kind.Kind)
-	return nil
 }
 
 // set records whether a kind is present, and returns the registered functions.

@@ -126,8 +126,12 @@ func (p *Pass) PodLabels() map[string]string {
 	return resources.PodLabels(p.Workload)
 }
 
-// Available reports whether the Deployment has the desired number of available pods.
-func (p *Pass) Available() bool { return p.Deployment != nil && available(p.Deployment, p.Wanted()) }
+// Available reports whether the Deployment has the desired number of available pods, and all pods are of the
+// newest revision.
+func (p *Pass) Available() bool {
+	d, wanted := p.Deployment, p.Wanted()
+	return d != nil && d.Status.UpdatedReplicas >= wanted && d.Status.AvailableReplicas >= wanted && RolledOut(d)
+}
 
 // Older reports whether an object was created before another one. Creation times have no fractions of
 // a second, so the names decide between equal ones.

@@ -91,10 +91,7 @@ func (t *Toolkit) childName(obj client.Object) string {
 }
 
 func (t *Toolkit) kindOf(obj runtime.Object) string {
-	kind, err := apiutil.GVKForObject(obj, t.Client.Scheme())
-	if err != nil {
-		return fmt.Sprintf("%T", obj)
-	}
+	kind, _ := apiutil.GVKForObject(obj, t.Client.Scheme())
 	return kind.Kind
 }
 
@@ -107,10 +104,7 @@ func (t *Toolkit) owned(ctx context.Context, p *Pass, reader client.Reader, kind
 }
 
 func (t *Toolkit) list(ctx context.Context, reader client.Reader, kind client.Object, opts ...client.ListOption) ([]client.Object, error) {
-	gvk, err := apiutil.GVKForObject(kind, t.Client.Scheme())
-	if err != nil {
-		return nil, fmt.Errorf("bug: %w", err)
-	}
+	gvk, _ := apiutil.GVKForObject(kind, t.Client.Scheme())
 	made, err := t.Client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
 		return nil, fmt.Errorf("bug: %w", err)

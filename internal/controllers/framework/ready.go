@@ -59,63 +59,43 @@ func (p *Pass) Status(s Summary) coderv1alpha1.WorkloadStatus {
 func (p *Pass) summary(s Summary) []metav1.Condition {
 	if p.Deleting() {
 		message := "the " + p.Kind.Noun + " is being deleted"
+		waits := ""
+		switch {
+		case s.Deleting != "":
+			waits = " and waits " + s.Deleting
+		case len(p.Grants) > 0:
+			waits = " and waits until its permissions in other namespaces are removed: " + sentences(p.Grants)
+		}
 		return []metav1.Condition{
-			ConditionFalse(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonDeleting, message+p.deletionWaits(s)),
+			ConditionFalse(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonDeleting, message+waits),
 			ConditionTrue(coderv1alpha1.ConditionReconciling, coderv1alpha1.ReasonDeleting, message),
 		}
 	}
-	part := firstFailing(s)
-	if part == nil && p.Wanted() == 0 {
+	beside := append([]string{coderv1alpha1.ConditionWorkspaceAccess, coderv1alpha1.ConditionMetricsExported}, s.Beside...)
+	var part *metav1.Condition
+	if at := slices.IndexFunc(s.Parts, func(c metav1.Condition) bool {
+		return c.Status != metav1.ConditionTrue && !slices.Contains(beside, c.Type)
+	}); at >= 0 {
+		part = &s.Parts[at]
+	} else if p.Wanted() == 0 {
 		part = meta.FindStatusCondition(s.Parts, coderv1alpha1.ConditionDeploymentAvailable)
 	}
 	if part == nil {
 		return []metav1.Condition{ConditionTrue(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonReady, s.Works)}
 	}
 	ready := ConditionFalse(coderv1alpha1.ConditionReady, part.Reason, part.Message)
+	// A missing Secret, image or database may still appear, so these are waited for until the rollout of the
+	// Deployment exceeds its deadline.
+	hopeless := part.Type == coderv1alpha1.ConditionDeploymentAvailable && p.Deployment != nil && (p.keepsCrashing || rolloutExpired(p.Deployment))
 	switch {
 	case part.Reason == coderv1alpha1.ReasonScaledToZero:
 		// No pod runs because none is wanted. The object matches its spec, so a client that waits
 		// for Ready must not wait any longer.
 		return []metav1.Condition{ConditionTrue(coderv1alpha1.ConditionReady, part.Reason, part.Message)}
-	case p.stalled(s, part):
+	case hopeless, s.Stalled != nil && s.Stalled(part), slices.Contains([]string{
+		coderv1alpha1.ReasonInvalidName, coderv1alpha1.ReasonInvalidSpec, coderv1alpha1.ReasonNotOwned,
+	}, part.Reason):
 		return []metav1.Condition{ready, ConditionTrue(coderv1alpha1.ConditionStalled, part.Reason, part.Message)}
 	}
 	return []metav1.Condition{ready, ConditionTrue(coderv1alpha1.ConditionReconciling, part.Reason, part.Message)}
-}
-
-func firstFailing(s Summary) *metav1.Condition {
-	beside := append([]string{coderv1alpha1.ConditionWorkspaceAccess, coderv1alpha1.ConditionMetricsExported}, s.Beside...)
-	for i := range s.Parts {
-		part := &s.Parts[i]
-		if part.Status != metav1.ConditionTrue && !slices.Contains(beside, part.Type) {
-			return part
-		}
-	}
-	return nil
-}
-
-// stalled reports whether a user must act. A missing Secret, image or database may still appear, so
-// these are waited for until the rollout of the Deployment exceeds its deadline.
-func (p *Pass) stalled(s Summary, part *metav1.Condition) bool {
-	if part.Type == coderv1alpha1.ConditionDeploymentAvailable && p.Deployment != nil && (p.keepsCrashing || rolloutExpired(p.Deployment)) {
-		return true
-	}
-	if s.Stalled != nil && s.Stalled(part) {
-		return true
-	}
-	return slices.Contains([]string{
-		coderv1alpha1.ReasonInvalidName, coderv1alpha1.ReasonInvalidSpec,
-		coderv1alpha1.ReasonNotOwned,
-	}, part.Reason)
-}
-
-// deletionWaits returns the end of the message that describes what the deletion waits for.
-func (p *Pass) deletionWaits(s Summary) string {
-	switch {
-	case s.Deleting != "":
-		return " and waits " + s.Deleting
-	case len(p.Grants) > 0:
-		return " and waits until its permissions in other namespaces are removed: " + sentences(p.Grants)
-	}
-	return ""
 }

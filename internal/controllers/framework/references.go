@@ -9,7 +9,9 @@ import (
 	"hash"
 	"maps"
 	"slices"
+	"strconv"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,20 +37,30 @@ type contents map[string]content
 
 // ReadReferences completes the Workload with state of the cluster: the names of the variables from
 // spec.envFrom, the checksum of the Secrets and ConfigMaps that the pods refer to, and whether
-// another client scales the Deployment.
+// another client, for example a HorizontalPodAutoscaler, scales the Deployment and the spec has not asked for
+// another number of replicas since.
 func (t *Toolkit) ReadReferences(ctx context.Context, p *Pass) error {
 	before, _ := t.contents.Load(p.Object.GetUID())
 	p.known, _ = before.(contents)
 	p.contents = contents{}
 	err := t.readReferences(ctx, p)
 	t.contents.Store(p.Object.GetUID(), p.contents)
+	var d *appsv1.Deployment
 	if err == nil {
-		p.Workload.KeepReplicas, err = t.scaledByOthers(ctx, p)
+		d, err = p.OwnDeployment(ctx, t.Client)
 	}
 	if err != nil {
 		p.Complain(coderv1alpha1.ReasonApplyFailed, Redact(err.Error()))
+		return err
 	}
-	return err
+	if d != nil {
+		// A stale cache may not contain the last change of an autoscaler. With this resource version,
+		// an apply that would undo the change fails.
+		p.seen = d.ResourceVersion
+		asked := strconv.Itoa(int(resources.SpecReplicas(p.Workload)))
+		p.Workload.KeepReplicas = d.Annotations[coderv1alpha1.AnnotationReplicas] == asked && replicasOwnedByOthers(d)
+	}
+	return nil
 }
 
 func (t *Toolkit) readReferences(ctx context.Context, p *Pass) error {
@@ -57,12 +69,7 @@ func (t *Toolkit) readReferences(ctx context.Context, p *Pass) error {
 		return err
 	}
 	p.Workload.EnvFromNames = names
-	template, err := resources.PodTemplate(p.Workload)
-	if err != nil {
-		// The step StepDeployment reports this error.
-		template = resources.PlainPodTemplate(p.Workload)
-	}
-	references := resources.References(template.Spec)
+	references := ReferencesOf(p.Workload)
 	if len(references) == 0 {
 		return nil
 	}
@@ -84,8 +91,12 @@ func (t *Toolkit) readReferences(ctx context.Context, p *Pass) error {
 	}
 	p.Workload.Checksum = hex.EncodeToString(sum.Sum(nil))
 	// New pods cannot start without a missing object, so it must not replace running pods.
-	if len(p.Missing) > 0 {
-		p.Workload.Checksum = cmp.Or(runningChecksum(p), p.Workload.Checksum)
+	if len(p.Missing) > 0 && p.Workload.Live != nil {
+		running := p.Workload.Live.Annotations[coderv1alpha1.AnnotationConfigChecksum]
+		if running == "" && p.Workload.Adopted != nil {
+			running = p.Current.Annotations[coderv1alpha1.AnnotationAdoptedChecksum]
+		}
+		p.Workload.Checksum = cmp.Or(running, p.Workload.Checksum)
 	}
 	if p.Current != nil {
 		resources.RememberChecksum(&p.Workload, p.Current)
@@ -106,18 +117,6 @@ func (t *Toolkit) WaitForCache(ctx context.Context, namespace, name, version str
 		return nil
 	}
 	return ensure.Waits(coderv1alpha1.ReasonWaiting, ConflictInterval, "waiting until the cache contains Secret %q", name)
-}
-
-// runningChecksum returns the checksum of the current Deployment, or an empty string.
-func runningChecksum(p *Pass) string {
-	if p.Workload.Live == nil {
-		return ""
-	}
-	running := p.Workload.Live.Annotations[coderv1alpha1.AnnotationConfigChecksum]
-	if running == "" && p.Workload.Adopted != nil {
-		return p.Current.Annotations[coderv1alpha1.AnnotationAdoptedChecksum]
-	}
-	return running
 }
 
 // envFromNames returns the names of the variables from spec.envFrom. The operator must not override
@@ -232,28 +231,22 @@ func (t *Toolkit) contentOf(ctx context.Context, p *Pass, kind, name string) (co
 }
 
 func (t *Toolkit) readContent(ctx context.Context, kind string, key client.ObjectKey) (content, error) {
-	known := content{keys: map[string][sha256.Size]byte{}}
+	secret, configMap := &corev1.Secret{}, &corev1.ConfigMap{}
+	var obj client.Object = secret
 	if kind == resources.KindConfigMap {
-		configMap := &corev1.ConfigMap{}
-		if err := t.Live.Get(ctx, key, configMap); err != nil {
-			return content{}, client.IgnoreNotFound(err)
-		}
-		known.version = configMap.ResourceVersion
-		for key, value := range configMap.Data {
-			known.keys[key] = sha256.Sum256([]byte(value))
-		}
-		for key, value := range configMap.BinaryData {
-			known.keys[key] = sha256.Sum256(value)
-		}
-		return known, nil
+		obj = configMap
 	}
-	secret := &corev1.Secret{}
-	if err := t.Live.Get(ctx, key, secret); err != nil {
+	if err := t.Live.Get(ctx, key, obj); err != nil {
 		return content{}, client.IgnoreNotFound(err)
 	}
-	known.version = secret.ResourceVersion
-	for key, value := range secret.Data {
-		known.keys[key] = sha256.Sum256(value)
+	known := content{version: obj.GetResourceVersion(), keys: map[string][sha256.Size]byte{}}
+	for _, data := range []map[string][]byte{secret.Data, configMap.BinaryData} {
+		for key, value := range data {
+			known.keys[key] = sha256.Sum256(value)
+		}
+	}
+	for key, value := range configMap.Data {
+		known.keys[key] = sha256.Sum256([]byte(value))
 	}
 	return known, nil
 }

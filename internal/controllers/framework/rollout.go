@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -41,13 +40,6 @@ func (t *Toolkit) WatchRollout(ctx context.Context, p *Pass) error {
 	return ensure.Waits(coderv1alpha1.ReasonProgressing, PollInterval, "%s", rolloutProgress(p.Deployment, p.Wanted()))
 }
 
-// available reports whether the wanted number of pods is available and all pods are of the newest
-// revision.
-func available(d *appsv1.Deployment, wanted int32) bool {
-	status := d.Status
-	return status.UpdatedReplicas >= wanted && status.AvailableReplicas >= wanted && RolledOut(d)
-}
-
 // RolledOut reports whether all pods are of the newest revision.
 func RolledOut(d *appsv1.Deployment) bool {
 	return d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas <= d.Status.UpdatedReplicas
@@ -55,13 +47,6 @@ func RolledOut(d *appsv1.Deployment) bool {
 
 // Serves reports whether pods of the newest revision are ready, and no others exist.
 func Serves(d *appsv1.Deployment) bool { return RolledOut(d) && d.Status.ReadyReplicas > 0 }
-
-// StopsFirst reports whether a rollout that stops the old pods first is not complete. With another
-// strategy, Kubernetes would start new pods while the old ones end.
-func StopsFirst(d *appsv1.Deployment) bool {
-	complete := Serves(d) || RolledOut(d) && ptr.Deref(d.Spec.Replicas, 1) == 0
-	return d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && !complete
-}
 
 func rolloutProgress(d *appsv1.Deployment, wanted int32) string {
 	status := d.Status
@@ -74,31 +59,9 @@ func rolloutProgress(d *appsv1.Deployment, wanted int32) string {
 // rolloutExpired reports whether the rollout exceeded its progress deadline. Until Kubernetes has
 // observed the new revision, the status is about the previous one.
 func rolloutExpired(d *appsv1.Deployment) bool {
-	progressing := deploymentCondition(d, appsv1.DeploymentProgressing)
-	return d.Status.ObservedGeneration >= d.Generation && progressing != nil && progressing.Status == corev1.ConditionFalse && progressing.Reason == deadlineExceeded
-}
-
-func deploymentCondition(d *appsv1.Deployment, kind appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
-	for i := range d.Status.Conditions {
-		if d.Status.Conditions[i].Type == kind {
-			return &d.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
-// scaledByOthers reports whether another client, for example a HorizontalPodAutoscaler, owns the
-// number of replicas and the spec has not asked for another number since.
-func (t *Toolkit) scaledByOthers(ctx context.Context, p *Pass) (bool, error) {
-	d, err := p.OwnDeployment(ctx, t.Client)
-	if d == nil || err != nil {
-		return false, err
-	}
-	// A stale cache may not contain the last change of an autoscaler. With this resource version,
-	// an apply that would undo the change fails.
-	p.seen = d.ResourceVersion
-	asked := strconv.Itoa(int(resources.SpecReplicas(p.Workload)))
-	return d.Annotations[coderv1alpha1.AnnotationReplicas] == asked && replicasOwnedByOthers(d, fieldOwner), nil
+	return d.Status.ObservedGeneration >= d.Generation && slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == deadlineExceeded
+	})
 }
 
 // ResumeOrphaned starts the pods of a Deployment that stays without its owner, or whose owner has lost its control plane, if the
@@ -110,7 +73,7 @@ func (t *Toolkit) ResumeOrphaned(ctx context.Context, p *Pass) error {
 	}
 	owner, wanted := metav1.GetControllerOf(d), resources.SpecReplicas(p.Workload)
 	if owner != nil && owner.UID != p.Object.GetUID() || wanted == 0 || ptr.Deref(d.Spec.Replicas, 1) > 0 ||
-		slices.Contains([]string{"", "0"}, d.Annotations[coderv1alpha1.AnnotationReplicas]) || replicasOwnedByOthers(d, fieldOwner) {
+		slices.Contains([]string{"", "0"}, d.Annotations[coderv1alpha1.AnnotationReplicas]) || replicasOwnedByOthers(d) {
 		return nil
 	}
 	return t.LeaveDeployment(ctx, d, wanted)
@@ -127,7 +90,7 @@ func (t *Toolkit) LeaveDeployment(ctx context.Context, d *appsv1.Deployment, rep
 	return nil
 }
 
-func replicasOwnedByOthers(d *appsv1.Deployment, fieldOwner string) bool {
+func replicasOwnedByOthers(d *appsv1.Deployment) bool {
 	for _, entry := range d.ManagedFields {
 		if entry.FieldsV1 == nil || (entry.Manager == fieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply) {
 			continue
@@ -168,7 +131,14 @@ func (t *Toolkit) podTrouble(ctx context.Context, p *Pass) (*Problem, error) {
 			return found, nil
 		}
 	}
-	process := func(pod *corev1.Pod) *Problem { return t.processTrouble(ctx, p, pod) }
+	process := func(pod *corev1.Pod) *Problem {
+		for _, unready := range podproblem.FindUnready(pod) {
+			if found := t.containerTrouble(ctx, p, pod, unready.Status); found != nil {
+				return found
+			}
+		}
+		return nil
+	}
 	scheduling := troubleOf(podproblem.FindUnschedulable, coderv1alpha1.ReasonUnschedulable)
 	eviction := troubleOf(podproblem.FindEvicted, coderv1alpha1.ReasonPodsRefused)
 	for _, look := range []func(*corev1.Pod) *Problem{process, scheduling, eviction} {
@@ -229,10 +199,12 @@ func (t *Toolkit) newestPods(ctx context.Context, p *Pass) ([]corev1.Pod, error)
 	pods := slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool {
 		return !metav1.IsControlledBy(&pod, newest) || !pod.DeletionTimestamp.IsZero()
 	})
-	slices.SortFunc(pods, func(a, b corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(pods, oldestFirst)
 	return pods, nil
+}
+
+func oldestFirst(a, b corev1.Pod) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
 // troubleOf returns a function that reports what find finds, with a reason of this API and in the

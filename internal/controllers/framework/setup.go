@@ -39,9 +39,6 @@ const (
 	// IndexControlPlane is the name of the index of custom resources by the control plane that they
 	// name.
 	IndexControlPlane = ".spec.controlPlaneRef.name"
-
-	shortestBackoff = 500 * time.Millisecond
-	longestBackoff  = 30 * time.Second
 )
 
 // Registration describes the controller of a kind to SetUp.
@@ -80,9 +77,9 @@ func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(t.whoseContent(r, resources.KindSecret))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(t.whoseContent(r, resources.KindConfigMap))).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: concurrency,
+			MaxConcurrentReconciles: 8,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-				shortestBackoff, longestBackoff),
+				500*time.Millisecond, 30*time.Second),
 		})
 	for _, child := range Children() {
 		b = b.Owns(child)
@@ -114,11 +111,7 @@ func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration
 
 // ReferencesOf returns the Secrets and ConfigMaps that the pods of a workload refer to.
 func ReferencesOf(w resources.Workload) []resources.Reference {
-	template, err := resources.PodTemplate(w)
-	if err != nil {
-		template = resources.PlainPodTemplate(w)
-	}
-	return resources.References(template.Spec)
+	return resources.References(resources.MergeablePodTemplate(w).Spec)
 }
 
 // IndexByReferences returns the keys of an object in IndexReferences.
@@ -229,18 +222,14 @@ func (t *Toolkit) watchOptional(mgr manager.Manager, r Registration, c controlle
 			return fmt.Errorf("watching %s: %w", kind.Kind, err)
 		}
 		// Enqueueing all objects is cheap and happens once.
-		return c.Watch(t.everything(r))
+		return c.Watch(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			all, err := t.list(ctx, t.Client, r.For)
+			for _, obj := range all {
+				queue.Add(requestFor(obj.GetNamespace(), obj.GetName()))
+			}
+			return err
+		}))
 	}
-}
-
-func (t *Toolkit) everything(r Registration) source.Source {
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		all, err := t.list(ctx, t.Client, r.For)
-		for _, obj := range all {
-			queue.Add(requestFor(obj.GetNamespace(), obj.GetName()))
-		}
-		return err
-	})
 }
 
 // CacheOptions restricts a manager's cache to the objects that the operator created. Without it the
@@ -249,18 +238,10 @@ func (t *Toolkit) everything(r Registration) source.Source {
 func CacheOptions() cache.Options {
 	// The optional kinds are not in ByObject, because the cluster must serve all kinds in it. So every
 	// other kind that is read from the cache must be there, with its own selector.
-	return cache.Options{DefaultLabelSelector: ours(), ByObject: CacheByObject()}
-}
-
-func ours() labels.Selector {
-	return labels.SelectorFromSet(labels.Set{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})
-}
-
-// CacheByObject returns the options for each kind. All Secrets and ConfigMaps are cached, but only
-// with the metadata that identifies them.
-func CacheByObject() map[client.Object]cache.ByObject {
-	labelled := cache.ByObject{Label: ours()}
+	ours := labels.SelectorFromSet(labels.Set{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})
+	labelled := cache.ByObject{Label: ours}
 	all := cache.ByObject{Label: labels.Everything()}
+	// All Secrets and ConfigMaps are cached, but only with the metadata that identifies them.
 	bare := cache.ByObject{Label: labels.Everything(), Transform: stripMetadata}
 	objects := map[client.Object]cache.ByObject{
 		&coderv1alpha1.CoderControlPlane{}:   all,
@@ -279,7 +260,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	for _, child := range Children() {
 		objects[child] = labelled
 	}
-	return objects
+	return cache.Options{DefaultLabelSelector: ours, ByObject: objects}
 }
 
 // stripMetadata removes all metadata that does not identify an object. Annotations may repeat the

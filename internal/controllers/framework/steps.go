@@ -59,31 +59,24 @@ func (p *Pass) Run(ctx context.Context, list []Step) {
 			p.Outcome.Skipped[step.Name] = step.Needs[missing]
 			continue
 		}
-		if err := step.traced(ctx); err != nil {
-			p.Outcome.fail(step.Name, err)
+		ctx, span := tracing.Start(ctx, step.Name)
+		err := step.Run(ctx)
+		stop := ensure.Stopped(err)
+		if stop != nil && stop.State == ensure.Waiting {
+			span.AddEvent("waiting", trace.WithAttributes(attribute.String("reason", stop.Reason)))
+			span.End()
+		} else {
+			tracing.End(span, err)
+		}
+		switch {
+		case stop != nil:
+			p.Outcome.Failed[step.Name] = err
+			p.Outcome.RequeueAfter = ensure.Sooner(p.Outcome.RequeueAfter, stop.After)
+		case err != nil:
+			p.Outcome.Failed[step.Name] = err
+			p.Outcome.Err = errors.Join(p.Outcome.Err, fmt.Errorf("%s: %w", step.Name, err))
 		}
 	}
-}
-
-func (s Step) traced(ctx context.Context) error {
-	ctx, span := tracing.Start(ctx, s.Name)
-	err := s.Run(ctx)
-	if stop := ensure.Stopped(err); stop != nil && stop.State == ensure.Waiting {
-		span.AddEvent("waiting", trace.WithAttributes(attribute.String("reason", stop.Reason)))
-		span.End()
-		return err
-	}
-	tracing.End(span, err)
-	return err
-}
-
-func (o *Outcome) fail(name string, err error) {
-	o.Failed[name] = err
-	if stop := ensure.Stopped(err); stop != nil {
-		o.RequeueAfter = ensure.Sooner(o.RequeueAfter, stop.After)
-		return
-	}
-	o.Err = errors.Join(o.Err, fmt.Errorf("%s: %w", name, err))
 }
 
 // The names of the shared steps.

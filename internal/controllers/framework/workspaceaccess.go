@@ -35,14 +35,18 @@ func (t *Toolkit) ApplyWorkspaceAccess(ctx context.Context, p *Pass) error {
 	p.Granted = []string{}
 	for _, namespace := range resources.WorkspaceNamespaces(p.Workload) {
 		err := t.grant(ctx, p, namespace)
-		if err == nil || t.grantedBefore(ctx, p, namespace) {
-			p.Granted = append(p.Granted, namespace)
-		}
 		if err == nil {
+			p.Granted = append(p.Granted, namespace)
 			continue
 		}
+		// What an earlier pass granted, maybe under other names, is still granted.
+		if t.watches(namespace) {
+			if before, err := t.ownBindings(ctx, p, namespace); err == nil && len(before) > 0 {
+				p.Granted = append(p.Granted, namespace)
+			}
+		}
 		failed = append(failed, namespace)
-		found, ended := grantTrouble(namespace, err)
+		found, ended := t.grantTrouble(namespace, err)
 		if found != nil {
 			p.Grants = append(p.Grants, *found)
 		}
@@ -54,16 +58,6 @@ func (t *Toolkit) ApplyWorkspaceAccess(ctx context.Context, p *Pass) error {
 	}
 	step.add(err)
 	return step.err()
-}
-
-// grantedBefore reports whether permissions that an earlier pass granted, maybe under other names, are
-// still granted in a namespace.
-func (t *Toolkit) grantedBefore(ctx context.Context, p *Pass, namespace string) bool {
-	if !t.watches(namespace) {
-		return false
-	}
-	found, err := t.ownBindings(ctx, p, namespace)
-	return err == nil && len(found) > 0
 }
 
 // ownBindings returns the owner's RoleBindings in a namespace, also those with earlier names.
@@ -119,7 +113,9 @@ func (t *Toolkit) usesAccount(ctx context.Context, p *Pass, name string) (bool, 
 // grant grants the permissions in a namespace.
 func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) error {
 	if !t.watches(namespace) {
-		return &unwatchedError{namespace, p.Workload.Rights.OwnerLabels}
+		return fmt.Errorf("the operator does not watch namespace %q, so it grants and revokes no permissions there; "+
+			"add it to the operator's --watch-namespaces, or remove it from spec.rbac and delete the Roles and RoleBindings "+
+			"with the labels %q there, if there are any", namespace, labels.FormatLabels(p.Workload.Rights.OwnerLabels))
 	}
 	claim := t.grantClaim(p, namespace)
 	role, binding := resources.WorkspaceRole(p.Workload, namespace), resources.WorkspaceRoleBinding(p.Workload, namespace)
@@ -171,43 +167,18 @@ func (t *Toolkit) grantClaim(p *Pass, namespace string) apply.Claim {
 	return apply.MarkedWith(p.Workload.Rights.OwnerLabels, p.Workload.Rights.OwnerAnnotations)
 }
 
-// unwatchedError reports that the operator does not watch a namespace.
-type unwatchedError struct {
-	namespace   string
-	ownerLabels map[string]string
-}
-
-func (e *unwatchedError) Error() string {
-	return fmt.Sprintf("the operator does not watch namespace %q, so it grants and revokes no permissions there; add it to the operator's --watch-namespaces, "+
-		"or remove it from spec.rbac and delete the Roles and RoleBindings with the labels %q there, if there are any",
-		e.namespace, labels.FormatLabels(e.ownerLabels))
-}
-
 func (t *Toolkit) watches(namespace string) bool {
 	return len(t.Namespaces) == 0 || slices.Contains(t.Namespaces, namespace)
 }
 
-// tellUnwatched records an Event for each namespace of the spec in which no permissions were revoked,
-// because the operator does not watch it. It may have granted some when it did.
-func (t *Toolkit) tellUnwatched(p *Pass) {
-	for _, namespace := range resources.WorkspaceNamespaces(p.Workload) {
-		if !t.watches(namespace) {
-			t.Tell(p, corev1.EventTypeWarning, coderv1alpha1.ReasonGrantsLeftBehind, fmt.Sprintf(
-				"the operator does not watch namespace %q, so it revoked no permissions for workspaces there; delete the Roles and RoleBindings with the labels %q there, if there are any",
-				namespace, labels.FormatLabels(p.Workload.Rights.OwnerLabels)))
-		}
-	}
-}
-
-func grantTrouble(namespace string, err error) (*Problem, error) {
-	var unwatched *unwatchedError
+func (t *Toolkit) grantTrouble(namespace string, err error) (*Problem, error) {
 	var refused *author.RefusedError
 	switch {
 	case errors.As(err, &refused) && refused.Unknown:
 		return waitingProblem(coderv1alpha1.ReasonAuthorUnknown, err.Error())
 	case errors.As(err, &refused):
 		return waitingProblem(coderv1alpha1.ReasonAuthorForbidden, err.Error())
-	case errors.As(err, &unwatched):
+	case !t.watches(namespace):
 		return waitingProblem(coderv1alpha1.ReasonNamespaceNotWatched, err.Error())
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return waitingProblem(coderv1alpha1.ReasonNamespaceMissing, fmt.Sprintf(
@@ -216,20 +187,16 @@ func grantTrouble(namespace string, err error) (*Problem, error) {
 		return waitingProblem(coderv1alpha1.ReasonNamespaceMissing, fmt.Sprintf(
 			"namespace %q does not exist; create it, or remove it from spec.rbac", namespace))
 	case apierrors.IsForbidden(err):
+		// The API server lists the rules at the end of its error.
+		_, missing, found := strings.Cut(err.Error(), "not currently held:")
+		if found {
+			missing = ": " + redaction.OneLine(missing)
+		}
 		return waitingProblem(coderv1alpha1.ReasonGrantForbidden, fmt.Sprintf(
 			"in namespace %q the operator cannot grant permissions that it does not have itself%s; grant them to the operator, or change spec.rbac",
-			namespace, missingRights(err)))
+			namespace, missing))
 	}
 	return applyTrouble(err)
-}
-
-// missingRights returns the rules that the API server lists at the end of its Forbidden error.
-func missingRights(err error) string {
-	_, rules, found := strings.Cut(err.Error(), "not currently held:")
-	if !found {
-		return ""
-	}
-	return ": " + redaction.OneLine(rules)
 }
 
 // RemoveWorkspaceAccess revokes the permissions in all namespaces. The garbage collector would do

@@ -25,7 +25,11 @@ func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 	if r.kit.LeavesChildren(&s.Pass) {
 		return r.kit.ResumeOrphaned(ctx, &s.Pass)
 	}
-	pods, err := r.podsToStop(ctx, s)
+	var pods []corev1.Pod
+	err := r.deleteDeployment(ctx, s)
+	if err == nil {
+		pods, err = r.kit.RunningPods(ctx, &s.Pass)
+	}
 	grace := time.Duration(resources.GracePeriodSeconds(s.cr)) * time.Second
 	left := s.DeletionTimeLeft(grace + stopMargin)
 	switch {
@@ -38,13 +42,6 @@ func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 	}
 	s.waits = "until the pods have finished their jobs, for at most their termination grace period"
 	return framework.WaitForDeletion(left, s.waits)
-}
-
-func (r *Reconciler) podsToStop(ctx context.Context, s *scope) ([]corev1.Pod, error) {
-	if err := r.deleteDeployment(ctx, s); err != nil {
-		return nil, err
-	}
-	return r.kit.RunningPods(ctx, &s.Pass)
 }
 
 func (s *scope) coderIsGone() bool {
@@ -79,7 +76,11 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 	}
 	result, err := r.keys.Withdraw(ctx, r.keyRequest(s))
 	r.kit.TellAll(&s.Pass, result.Events)
-	left := r.withdrawalLeft(s)
+	// Deleting the keys is given up framework.DeletionLimit after this process saw that the pods are gone, or at the latest
+	// that long after the grace period must have ended.
+	since, _ := r.stopped.LoadOrStore(s.cr.UID, s.Now)
+	grace := time.Duration(resources.GracePeriodSeconds(s.cr)) * time.Second
+	left := min(s.DeletionTimeLeft(grace+stopMargin+framework.DeletionLimit), since.(time.Time).Add(framework.DeletionLimit).Sub(s.Now))
 	switch {
 	case err != nil && left > 0:
 		return framework.Settled(err)
@@ -95,15 +96,6 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 	}
 	s.waits = framework.UntilDeleted("its key is deleted in Coder", result.Key.Message)
 	return framework.WaitForDeletion(left, s.waits)
-}
-
-// withdrawalLeft returns the time until deleting the keys is given up: framework.DeletionLimit after this process saw
-// that the pods are gone, or at the latest that long after the grace period must have ended.
-func (r *Reconciler) withdrawalLeft(s *scope) time.Duration {
-	since, _ := r.stopped.LoadOrStore(s.cr.UID, s.Now)
-	grace := time.Duration(resources.GracePeriodSeconds(s.cr)) * time.Second
-	last := s.DeletionTimeLeft(grace + stopMargin + framework.DeletionLimit)
-	return min(last, since.(time.Time).Add(framework.DeletionLimit).Sub(s.Now))
 }
 
 func (r *Reconciler) release(ctx context.Context, s *scope) error {

@@ -48,7 +48,18 @@ func (r *Reconciler) resumeAbandoned(ctx context.Context, s *scope) error {
 func (r *Reconciler) keyRequest(s *scope) keys.Request {
 	return keys.Request{
 		Provisioner: s.cr.DeepCopy(), ControlPlane: s.cp,
-		Usage: func(ctx context.Context) (keys.Usage, error) { return r.usage(ctx, s) },
+		// Pods that have ended do not count. Pods that are terminating do.
+		Usage: func(ctx context.Context) (keys.Usage, error) {
+			pods, err := r.kit.RunningPods(ctx, &s.Pass)
+			if err != nil {
+				return keys.Usage{}, err
+			}
+			usage := keys.Usage{Settled: s.Deployment != nil && framework.RolledOut(s.Deployment)}
+			for i := range pods {
+				usage.KeyIDs = append(usage.KeyIDs, pods[i].Annotations[coderv1alpha1.AnnotationProvisionerKeyID])
+			}
+			return usage, nil
+		},
 	}
 }
 
@@ -58,14 +69,25 @@ func (r *Reconciler) ensureKey(ctx context.Context, s *scope) error {
 		return nil
 	}
 	request := r.keyRequest(s)
-	refused, err := r.duplicate(ctx, s)
+	if s.cp != nil {
+		others, err := r.sharing(ctx, s.cr)
+		if err != nil {
+			return err
+		}
+		for i := range others {
+			if other := &others[i]; resources.MakesKey(other) && framework.Older(other, s.cr) {
+				request.Refused = ensure.Fails(coderv1alpha1.ReasonDuplicateKeyName, 0,
+					"CoderProvisioner %q is older and has the key %q of this organization; choose another spec.key.name, or delete one of the two",
+					other.Name, resources.KeyName(s.cr))
+				break
+			}
+		}
+	}
+	d, err := s.OwnDeployment(ctx, r.kit.Client)
 	if err != nil {
 		return err
 	}
-	request.Refused = refused
-	if unwell, err := r.unwell(ctx, s); err != nil {
-		return err
-	} else if unwell {
+	if d != nil && d.Spec.Replicas != nil && d.Status.ReadyReplicas < *d.Spec.Replicas {
 		request.MaxAge = unwellAge
 	}
 	s.key, err = r.keys.Ensure(ctx, request)
@@ -80,22 +102,6 @@ func (r *Reconciler) ensureKey(ctx context.Context, s *scope) error {
 	return r.kit.WaitForCache(ctx, s.cr.Namespace, s.key.SecretRef.Name, s.key.SecretVersion)
 }
 
-// duplicate returns a Stop if an older provisioner has the key of the same name.
-func (r *Reconciler) duplicate(ctx context.Context, s *scope) (*ensure.Stop, error) {
-	if s.cp == nil {
-		return nil, nil
-	}
-	others, err := r.sharing(ctx, s.cr)
-	for i := range others {
-		if other := &others[i]; resources.MakesKey(other) && framework.Older(other, s.cr) {
-			return ensure.Fails(coderv1alpha1.ReasonDuplicateKeyName, 0,
-				"CoderProvisioner %q is older and has the key %q of this organization; choose another spec.key.name, or delete one of the two",
-				other.Name, resources.KeyName(s.cr)), nil
-		}
-	}
-	return nil, err
-}
-
 // sharing returns the other provisioners that want the same key of the same control plane.
 func (r *Reconciler) sharing(ctx context.Context, cr *coderv1alpha1.CoderProvisioner) ([]coderv1alpha1.CoderProvisioner, error) {
 	if cr.Spec.ControlPlaneRef == nil {
@@ -106,24 +112,13 @@ func (r *Reconciler) sharing(ctx context.Context, cr *coderv1alpha1.CoderProvisi
 	if err != nil {
 		return nil, fmt.Errorf("listing the provisioners of the control plane: %w", err)
 	}
-	return slices.DeleteFunc(all.Items, func(other coderv1alpha1.CoderProvisioner) bool { return other.UID == cr.UID || !sameKey(&other, cr) }), nil
-}
-
-// sameKey reports whether both objects want a key with the same name in the same organization. An
-// organization may have two names in specs, so the ids are compared too.
-func sameKey(a, b *coderv1alpha1.CoderProvisioner) bool {
-	sameOrganization := strings.EqualFold(resources.OrganizationName(a), resources.OrganizationName(b)) ||
-		a.Status.OrganizationID != "" && a.Status.OrganizationID == b.Status.OrganizationID
-	return sameOrganization && strings.EqualFold(resources.KeyName(a), resources.KeyName(b))
-}
-
-// unwell reports whether the Deployment exists and some of its pods are not ready.
-func (r *Reconciler) unwell(ctx context.Context, s *scope) (bool, error) {
-	d, err := s.OwnDeployment(ctx, r.kit.Client)
-	if err != nil || d == nil {
-		return false, err
-	}
-	return d.Spec.Replicas != nil && d.Status.ReadyReplicas < *d.Spec.Replicas, nil
+	return slices.DeleteFunc(all.Items, func(other coderv1alpha1.CoderProvisioner) bool {
+		// An organization may have two names in specs, so the ids are compared too.
+		sameOrganization := strings.EqualFold(resources.OrganizationName(&other), resources.OrganizationName(cr)) ||
+			other.Status.OrganizationID != "" && other.Status.OrganizationID == cr.Status.OrganizationID
+		sameKey := sameOrganization && strings.EqualFold(resources.KeyName(&other), resources.KeyName(cr))
+		return other.UID == cr.UID || !sameKey
+	}), nil
 }
 
 // gatherInputs completes the Workload. Without a key or a URL, the Deployment is neither created
@@ -164,18 +159,4 @@ func (r *Reconciler) dropReplaced(ctx context.Context, s *scope) error {
 	s.replaced = result
 	r.kit.TellAll(&s.Pass, result.Events)
 	return framework.Settled(err)
-}
-
-// usage returns the keys that pods use. Pods that have ended do not count. Pods that are
-// terminating do.
-func (r *Reconciler) usage(ctx context.Context, s *scope) (keys.Usage, error) {
-	pods, err := r.kit.RunningPods(ctx, &s.Pass)
-	if err != nil {
-		return keys.Usage{}, err
-	}
-	usage := keys.Usage{Settled: s.Deployment != nil && framework.RolledOut(s.Deployment)}
-	for i := range pods {
-		usage.KeyIDs = append(usage.KeyIDs, pods[i].Annotations[coderv1alpha1.AnnotationProvisionerKeyID])
-	}
-	return usage, nil
 }

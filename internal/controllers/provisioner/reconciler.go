@@ -44,13 +44,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}, ensure.Sooner(framework.RestInterval, ensure.Sooner(s.held, ensure.Sooner(s.key.RequeueAfter, s.replaced.RequeueAfter))))
 }
 
-// Names of the steps in addition to those of package framework.
+// Names of the steps that others need, in addition to those of package framework.
 const (
 	stepControlPlane = "control plane"
 	stepKey          = "key"
 	stepInputs       = "inputs"
-	stepReplaced     = "replaced keys"
-	stepResume       = "pods of a lost upgrade"
 	stepStop         = "stop"
 	stepWithdraw     = "withdrawal"
 )
@@ -70,12 +68,12 @@ func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 		r.kit.Begin(&s.Pass),
 		[]framework.Step{
 			framework.NewStep(stepControlPlane, s, r.findControlPlane, framework.StepFinalizer),
-			framework.NewStep(stepResume, s, r.resumeAbandoned, stepControlPlane),
+			framework.NewStep("pods of a lost upgrade", s, r.resumeAbandoned, stepControlPlane),
 			framework.NewStep(stepKey, s, r.ensureKey, stepControlPlane),
 			framework.NewStep(stepInputs, s, r.gatherInputs, stepKey),
 		},
 		r.kit.Steps(&s.Pass, stepInputs),
-		[]framework.Step{framework.NewStep(stepReplaced, s, r.dropReplaced, framework.StepDeployment)},
+		[]framework.Step{framework.NewStep("replaced keys", s, r.dropReplaced, framework.StepDeployment)},
 	)
 }
 

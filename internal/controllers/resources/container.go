@@ -16,17 +16,27 @@ import (
 // container returns Coder's container. The last lines of its log become the termination message,
 // from which a condition reports why Coder does not start.
 func container(w Workload, mounts []corev1.VolumeMount) corev1.Container {
-	command, args := commandLine(w)
+	// If the spec sets the entry point, that is coder itself, so the arguments begin with the subcommand unless the spec
+	// sets all arguments too.
+	command, args := w.Command, w.Args
+	if len(w.Spec.Command) > 0 {
+		command, args = w.Spec.Command, slices.Concat(w.Subcommand, w.Args)
+	}
+	if len(w.Spec.Args) > 0 {
+		args = w.Spec.Args
+	}
+	// These are the resources of Coder's own chart.
+	usual := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi")}
 	c := corev1.Container{
 		Name:                     w.Container,
 		Image:                    w.Image,
 		ImagePullPolicy:          w.Spec.ImagePullPolicy,
 		Command:                  command,
-		Args:                     args,
+		Args:                     slices.Concat(args, w.Spec.ExtraArgs),
 		Env:                      environment(w),
 		EnvFrom:                  w.Spec.EnvFrom,
 		Ports:                    containerPorts(w),
-		Resources:                containerResources(w),
+		Resources:                ptr.Deref(w.Spec.Resources, corev1.ResourceRequirements{Requests: usual, Limits: usual}),
 		SecurityContext:          securityContext(w),
 		VolumeMounts:             mounts,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
@@ -37,19 +47,6 @@ func container(w Workload, mounts []corev1.VolumeMount) corev1.Container {
 		c.StartupProbe = startupProbe(w, c.LivenessProbe)
 	}
 	return c
-}
-
-// commandLine returns the entry point and its arguments. If the spec sets the entry point, that is
-// coder itself, so the arguments begin with the subcommand unless the spec sets all arguments too.
-func commandLine(w Workload) (command, args []string) {
-	command, args = w.Command, w.Args
-	if len(w.Spec.Command) > 0 {
-		command, args = w.Spec.Command, slices.Concat(w.Subcommand, w.Args)
-	}
-	if len(w.Spec.Args) > 0 {
-		args = w.Spec.Args
-	}
-	return slices.Clone(command), slices.Concat(args, w.Spec.ExtraArgs)
 }
 
 // containerPorts returns the ports of the container. Services, probes and Prometheus refer to them
@@ -65,23 +62,10 @@ func containerPorts(w Workload) []corev1.ContainerPort {
 	if TLSEnabled(w) {
 		add(portHTTPS, w.Serving.HTTPSPort)
 	}
-	if metricsServed(w) {
+	if value, given := givenVariable(w, EnvPrometheusEnable); w.Spec.Metrics.Enabled || given && value == "true" {
 		add(portMetrics, metricsPort)
 	}
 	return ports
-}
-
-// containerResources returns the resources of the spec, or those of Coder's own chart.
-func containerResources(w Workload) corev1.ResourceRequirements {
-	if w.Spec.Resources != nil {
-		return *w.Spec.Resources
-	}
-	usual := func() corev1.ResourceList {
-		return corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi"),
-		}
-	}
-	return corev1.ResourceRequirements{Requests: usual(), Limits: usual()}
 }
 
 func containerNamed(containers []corev1.Container, name string) *corev1.Container {
@@ -135,7 +119,8 @@ func startupProbe(w Workload, liveness *corev1.Probe) *corev1.Probe {
 const certificateDirectory = "/etc/ssl/certs"
 
 // volumes returns the volumes of the pod and their mounts in the container: those of spec.tls, then
-// of spec.certs, then spec.volumes and spec.volumeMounts.
+// of spec.certs, then spec.volumes and spec.volumeMounts. Each key of spec.certs is a file in the
+// directory in which the image looks for certificate authorities.
 func volumes(w Workload) ([]corev1.Volume, []corev1.VolumeMount) {
 	var all []corev1.Volume
 	var mounts []corev1.VolumeMount
@@ -144,10 +129,36 @@ func volumes(w Workload) ([]corev1.Volume, []corev1.VolumeMount) {
 		all = append(all, secretVolume(name, secret))
 		mounts = append(mounts, corev1.VolumeMount{Name: name, MountPath: tlsMountPath(secret), ReadOnly: true})
 	}
-	certVolumes, certMounts := certificates(w)
-	all = append(append(all, certVolumes...), w.Spec.Volumes...)
-	mounts = append(append(mounts, certMounts...), w.Spec.VolumeMounts...)
-	return all, mounts
+	// A Secret of spec.certs that is named more than once becomes one volume, and its file names contain the key.
+	var selectors []coderv1alpha1.CertSecretSelector
+	uses := map[string]int{}
+	for _, s := range w.Spec.Certs.Secrets {
+		if !slices.Contains(selectors, s) {
+			selectors = append(selectors, s)
+			uses[s.Name]++
+		}
+	}
+	mounted, files := map[string]bool{}, map[string]int{}
+	for _, s := range selectors {
+		name := volumeName("ca-cert", s.Name)
+		if !mounted[s.Name] {
+			mounted[s.Name] = true
+			all = append(all, secretVolume(name, s.Name))
+		}
+		file := s.Name
+		if uses[s.Name] > 1 {
+			file += "-" + s.Key
+		}
+		file = strings.TrimSuffix(file, ".crt")
+		files[file]++
+		if n := files[file]; n > 1 {
+			file = fmt.Sprintf("%s-%d", file, n)
+		}
+		mounts = append(mounts, corev1.VolumeMount{
+			Name: name, MountPath: certificateDirectory + "/" + file + ".crt", SubPath: s.Key, ReadOnly: true,
+		})
+	}
+	return append(all, w.Spec.Volumes...), append(mounts, w.Spec.VolumeMounts...)
 }
 
 // tlsSecrets returns the names of the Secrets of spec.tls without duplicates.
@@ -173,49 +184,4 @@ func secretVolume(name, secret string) corev1.Volume {
 		Name:         name,
 		VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}},
 	}
-}
-
-// certificates mounts each key of spec.certs as a file in the directory in which the image looks
-// for certificate authorities. A Secret that is named more than once becomes one volume, and its
-// file names contain the key.
-func certificates(w Workload) ([]corev1.Volume, []corev1.VolumeMount) {
-	selectors := certSelectors(w)
-	uses := map[string]int{}
-	for _, s := range selectors {
-		uses[s.Name]++
-	}
-	var all []corev1.Volume
-	var mounts []corev1.VolumeMount
-	mounted, files := map[string]bool{}, map[string]int{}
-	for _, s := range selectors {
-		name := volumeName("ca-cert", s.Name)
-		if !mounted[s.Name] {
-			mounted[s.Name] = true
-			all = append(all, secretVolume(name, s.Name))
-		}
-		file := s.Name
-		if uses[s.Name] > 1 {
-			file += "-" + s.Key
-		}
-		file = strings.TrimSuffix(file, ".crt")
-		files[file]++
-		if n := files[file]; n > 1 {
-			file = fmt.Sprintf("%s-%d", file, n)
-		}
-		mounts = append(mounts, corev1.VolumeMount{
-			Name: name, MountPath: certificateDirectory + "/" + file + ".crt", SubPath: s.Key, ReadOnly: true,
-		})
-	}
-	return all, mounts
-}
-
-// certSelectors returns the selectors of spec.certs without duplicates.
-func certSelectors(w Workload) []coderv1alpha1.CertSecretSelector {
-	var all []coderv1alpha1.CertSecretSelector
-	for _, s := range w.Spec.Certs.Secrets {
-		if !slices.Contains(all, s) {
-			all = append(all, s)
-		}
-	}
-	return all
 }

@@ -32,8 +32,8 @@ func TestCommandLine(t *testing.T) {
 	} {
 		w := proxy()
 		w.Command, w.Subcommand, w.Args, w.Spec = nil, []string{"server"}, []string{"--http"}, &c.spec
-		command, args := commandLine(w)
-		if diff := cmp.Diff(c.want, line{command, args}); diff != "" {
+		got := container(w, nil)
+		if diff := cmp.Diff(c.want, line{got.Command, got.Args}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -15,14 +15,10 @@ import (
 const ControlPlaneContainer = "coder"
 
 const (
-	// controlPlaneGracePeriod is the time in seconds in which coderd can end the connections to
-	// workspaces.
-	controlPlaneGracePeriod = 60
 	// serverCommand is the subcommand of coder that serves. The entry point of the image runs it.
 	serverCommand = "server"
 
-	containerHTTPPort  = 8080
-	containerHTTPSPort = 8443
+	containerHTTPPort = 8080
 	// clusterPort is the port of the embedded NATS with which replicas connect to each other. Coder
 	// 2.38 uses it instead of PostgreSQL's notifications.
 	clusterPort = 6222
@@ -31,6 +27,14 @@ const (
 // ControlPlane returns the control plane in the form that the builders of all kinds use. It refers
 // to the spec, so the control plane must not change while the Workload is in use.
 func ControlPlane(cp *coderv1alpha1.CoderControlPlane, cluster Cluster) Workload {
+	var env []corev1.EnvVar
+	if secret, key := cp.Spec.Database.Secret(); secret != "" {
+		env = append(env, FromSecret(coderv1alpha1.EnvDatabase, secret, key))
+	}
+	if ref := cp.Spec.ProvisionerPSKSecretRef; ref != nil {
+		env = append(env, FromSecret("CODER_PROVISIONER_DAEMON_PSK", ref.Name, cmp.Or(ref.Key, "psk")))
+	}
+	account, hash := cmp.Or(cp.Spec.ServiceAccount.Name, cp.Name), Hash(cp.Namespace, cp.Name)
 	return Workload{
 		Cluster:   cluster,
 		Name:      cp.Name,
@@ -42,61 +46,34 @@ func ControlPlane(cp *coderv1alpha1.CoderControlPlane, cluster Cluster) Workload
 		Image:              cmp.Or(cp.Spec.Image, DefaultImage),
 		Subcommand:         []string{serverCommand},
 		Args:               []string{fmt.Sprintf("--http-address=0.0.0.0:%d", containerHTTPPort)},
-		Env:                controlPlaneEnvironment(cp),
+		Env:                env,
 		PeerPorts:          []int32{clusterPort},
-		ServiceAccountName: controlPlaneAccount(cp),
-		GracePeriodSeconds: controlPlaneGracePeriod,
+		ServiceAccountName: account,
+		GracePeriodSeconds: 60, // In this time coderd ends the connections to workspaces.
 		Spec:               &cp.Spec.WorkloadSpec,
 		Serving: &Serving{
-			Spec: &cp.Spec.ServingSpec, HTTPPort: containerHTTPPort, HTTPSPort: containerHTTPSPort, ClusterHost: envClusterHost, Migrates: true,
+			Spec: &cp.Spec.ServingSpec, HTTPPort: containerHTTPPort, HTTPSPort: 8443, ClusterHost: envClusterHost, Migrates: true,
 			ClusterAccessURL: cp.Spec.EnvUseClusterAccessURL == nil || *cp.Spec.EnvUseClusterAccessURL,
 		},
-		Rights: controlPlaneRights(cp),
-	}
-}
-
-// controlPlaneRights returns the permissions for workspaces. The names are the same in every
-// namespace. They contain a hash of the control plane, because two control planes may grant
-// permissions in one namespace.
-func controlPlaneRights(cp *coderv1alpha1.CoderControlPlane) *Rights {
-	account, hash := controlPlaneAccount(cp), Hash(cp.Namespace, cp.Name)
-	return &Rights{
-		Spec:        &cp.Spec.RBAC,
-		RoleName:    ScopedName(account, hash, "-workspace-perms"),
-		BindingName: ScopedName(account, hash, ""),
-		// An owner reference cannot point to another namespace. The uid distinguishes control
-		// planes that were created with the same name.
-		OwnerLabels: map[string]string{
-			coderv1alpha1.LabelControlPlane:          cp.Name,
-			coderv1alpha1.LabelControlPlaneNamespace: cp.Namespace,
+		Rights: &Rights{
+			// The names are the same in every namespace. They contain a hash of the control plane, because two control
+			// planes may grant permissions in one namespace.
+			Spec: &cp.Spec.RBAC, RoleName: ScopedName(account, hash, "-workspace-perms"), BindingName: ScopedName(account, hash, ""),
+			// An owner reference cannot point to another namespace. The uid distinguishes control
+			// planes that were created with the same name.
+			OwnerLabels: map[string]string{
+				coderv1alpha1.LabelControlPlane:          cp.Name,
+				coderv1alpha1.LabelControlPlaneNamespace: cp.Namespace,
+			},
+			OwnerAnnotations: map[string]string{coderv1alpha1.AnnotationOwnerUID: string(cp.UID)},
 		},
-		OwnerAnnotations: map[string]string{coderv1alpha1.AnnotationOwnerUID: string(cp.UID)},
 	}
-}
-
-func controlPlaneAccount(cp *coderv1alpha1.CoderControlPlane) string {
-	return cmp.Or(cp.Spec.ServiceAccount.Name, cp.Name)
 }
 
 const (
-	envProvisionerPSK = "CODER_PROVISIONER_DAEMON_PSK"
-	envClusterHost    = "CODER_CLUSTER_HOST"
-
-	flagDatabase     = "--postgres-url"
-	flagDatabaseAuth = "--postgres-connection-auth"
+	envClusterHost = "CODER_CLUSTER_HOST"
+	flagDatabase   = "--postgres-url"
 )
-
-// controlPlaneEnvironment returns the variables that only a control plane has.
-func controlPlaneEnvironment(cp *coderv1alpha1.CoderControlPlane) []corev1.EnvVar {
-	var env []corev1.EnvVar
-	if secret, key := cp.Spec.Database.Secret(); secret != "" {
-		env = append(env, FromSecret(coderv1alpha1.EnvDatabase, secret, key))
-	}
-	if ref := cp.Spec.ProvisionerPSKSecretRef; ref != nil {
-		env = append(env, FromSecret(envProvisionerPSK, ref.Name, cmp.Or(ref.Key, "psk")))
-	}
-	return env
-}
 
 // DatabaseSecretOf returns the Secret and the key from which Coder's container of a pod template gets the URL of its
 // database. Both are empty if there is none.
@@ -120,11 +97,7 @@ func DatabaseConfigured(cp *coderv1alpha1.CoderControlPlane, w Workload) bool {
 	if GivesVariable(w, coderv1alpha1.EnvDatabase) {
 		return true
 	}
-	template, err := PodTemplate(w)
-	if err != nil {
-		template = PlainPodTemplate(w)
-	}
-	return len(argumentsOf(coderd(template.Spec).Args, flagDatabase)) > 0
+	return len(argumentsOf(coderd(MergeablePodTemplate(w).Spec).Args, flagDatabase)) > 0
 }
 
 // argumentsOf returns the arguments that set one of the flags, each with its value.

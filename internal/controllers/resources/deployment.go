@@ -178,16 +178,6 @@ func RememberChecksum(w *Workload, d *appsv1.Deployment) {
 	}
 }
 
-func likeAdopted(w Workload, template *corev1.PodTemplateSpec) {
-	if w.Adopted == nil {
-		return
-	}
-	if c := containerNamed(template.Spec.Containers, w.Container); c != nil {
-		c.Name = w.Adopted.Container
-	}
-	inOrder(template, w.Adopted.Template)
-}
-
 // inOrder puts the elements of base before those that spec.podTemplate adds. A strategic merge puts
 // added elements first. Without this function, an added sidecar would become the default container
 // of kubectl logs, and a variable that refers to one of the operator's would come before it.

@@ -26,7 +26,15 @@ const (
 func environment(w Workload) []corev1.EnvVar {
 	own := append(servingEnvironment(w), w.Env...)
 	own = append(own, clusterHostEnvironment(w)...)
-	return Overlaid(append(own, metricsEnvironment(w)...), w.Spec.ExtraEnv)
+	if w.Spec.Metrics.Enabled {
+		own = append(own, corev1.EnvVar{Name: EnvPrometheusEnable, Value: "true"})
+	}
+	// Metrics and profiles, once they are enabled, are served on all addresses, not only on localhost.
+	own = append(own, unlessGiven(w, EnvPrometheusAddress, fmt.Sprintf("0.0.0.0:%d", metricsPort))...)
+	if w.Serving != nil {
+		own = append(own, unlessGiven(w, EnvProfilerAddress, "0.0.0.0:6060")...)
+	}
+	return Overlaid(own, w.Spec.ExtraEnv)
 }
 
 // clusterHostEnvironment returns the variable with the address at which other replicas reach a pod,
@@ -47,64 +55,40 @@ func servingEnvironment(w Workload) []corev1.EnvVar {
 	if w.Serving == nil {
 		return nil
 	}
+	// Other replicas reach this one there. An IPv6 address needs brackets in a URL, and Coder 2.34 does not start without
+	// them. An IPv4 address must not have brackets.
+	relay := fmt.Sprintf("http://$(%s):%d", envPodIP, w.Serving.HTTPPort)
+	if w.PodIPv6 {
+		relay = fmt.Sprintf("http://[$(%s)]:%d", envPodIP, w.Serving.HTTPPort)
+	}
 	env := []corev1.EnvVar{
 		{Name: envPodIP, ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},
 		}},
-		{Name: "CODER_DERP_SERVER_RELAY_URL", Value: relayURL(w)},
+		{Name: "CODER_DERP_SERVER_RELAY_URL", Value: relay},
 	}
 	env = append(env, unlessGiven(w, EnvAccessURL, derivedAccessURL(w))...)
-	env = append(env, unlessGiven(w, EnvWildcardAccessURL, WildcardAccessURL(w))...)
-	return append(env, tlsEnvironment(w)...)
-}
-
-// relayURL returns the URL at which other replicas reach this one. An IPv6 address needs brackets
-// in a URL, and Coder 2.34 does not start without them. An IPv4 address must not have brackets.
-func relayURL(w Workload) string {
-	if w.PodIPv6 {
-		return fmt.Sprintf("http://[$(%s)]:%d", envPodIP, w.Serving.HTTPPort)
+	switch expose := w.Serving.Spec.Expose; {
+	case expose == nil:
+	case expose.Ingress != nil:
+		env = append(env, unlessGiven(w, EnvWildcardAccessURL, expose.Ingress.WildcardHost)...)
+	case expose.Gateway != nil:
+		env = append(env, unlessGiven(w, EnvWildcardAccessURL, expose.Gateway.WildcardHost)...)
 	}
-	return fmt.Sprintf("http://$(%s):%d", envPodIP, w.Serving.HTTPPort)
-}
-
-func tlsEnvironment(w Workload) []corev1.EnvVar {
 	var certificates, keys []string
 	for _, secret := range tlsSecrets(w) {
 		certificates = append(certificates, tlsMountPath(secret)+"/"+corev1.TLSCertKey)
 		keys = append(keys, tlsMountPath(secret)+"/"+corev1.TLSPrivateKeyKey)
 	}
 	if len(certificates) == 0 {
-		return nil
+		return env
 	}
-	return []corev1.EnvVar{
-		{Name: "CODER_TLS_ENABLE", Value: "true"},
-		{Name: "CODER_TLS_ADDRESS", Value: fmt.Sprintf("0.0.0.0:%d", w.Serving.HTTPSPort)},
-		{Name: "CODER_TLS_CERT_FILE", Value: strings.Join(certificates, ",")},
-		{Name: "CODER_TLS_KEY_FILE", Value: strings.Join(keys, ",")},
-	}
-}
-
-// metricsEnvironment returns the addresses on which metrics and profiles are served once they are
-// enabled. They listen on all addresses, not only on localhost.
-func metricsEnvironment(w Workload) []corev1.EnvVar {
-	var env []corev1.EnvVar
-	if w.Spec.Metrics.Enabled {
-		env = append(env, corev1.EnvVar{Name: EnvPrometheusEnable, Value: "true"})
-	}
-	env = append(env, unlessGiven(w, EnvPrometheusAddress, fmt.Sprintf("0.0.0.0:%d", metricsPort))...)
-	if w.Serving != nil {
-		env = append(env, unlessGiven(w, EnvProfilerAddress, profilerAddress)...)
-	}
-	return env
-}
-
-// metricsServed reports whether the container has the port of the metrics.
-func metricsServed(w Workload) bool {
-	if w.Spec.Metrics.Enabled {
-		return true
-	}
-	value, given := givenVariable(w, EnvPrometheusEnable)
-	return given && value == "true"
+	return append(env,
+		corev1.EnvVar{Name: "CODER_TLS_ENABLE", Value: "true"},
+		corev1.EnvVar{Name: "CODER_TLS_ADDRESS", Value: fmt.Sprintf("0.0.0.0:%d", w.Serving.HTTPSPort)},
+		corev1.EnvVar{Name: "CODER_TLS_CERT_FILE", Value: strings.Join(certificates, ",")},
+		corev1.EnvVar{Name: "CODER_TLS_KEY_FILE", Value: strings.Join(keys, ",")},
+	)
 }
 
 // unlessGiven returns a variable that the operator sets for convenience. It returns nothing if
@@ -153,23 +137,15 @@ func GivesVariable(w Workload, name string) bool {
 // specVariable returns a variable of the container that spec.podTemplate or spec.extraEnv sets, or
 // nil. spec.podTemplate has precedence, because it is merged over the container.
 func specVariable(w Workload, name string) *corev1.EnvVar {
-	env := slices.Concat(templateEnvironment(w), w.Spec.ExtraEnv)
+	env := w.Spec.ExtraEnv
+	if c := givenContainer(w); c != nil {
+		env = slices.Concat(c.Env, env)
+	}
 	at := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
 	if at < 0 {
 		return nil
 	}
 	return &env[at]
-}
-
-// templateEnvironment returns the variables that spec.podTemplate sets in Coder's container.
-func templateEnvironment(w Workload) []corev1.EnvVar {
-	if w.Spec.PodTemplate == nil {
-		return nil
-	}
-	if c := containerNamed(w.Spec.PodTemplate.Spec.Containers, w.Container); c != nil {
-		return c.Env
-	}
-	return nil
 }
 
 // Overlaid returns base with each variable replaced by the variable of over with the same name,

@@ -5,8 +5,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
-	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
 // Ingress returns the Ingress that exposes the plain HTTP port of the Service, or nil if the spec
@@ -20,10 +18,19 @@ func Ingress(w Workload) *networkingv1.Ingress {
 	if spec.WildcardHost != "" {
 		rules = append(rules, ingressRule(w, routedWildcard(spec.WildcardHost)))
 	}
+	var tls []networkingv1.IngressTLS
+	if spec.TLS != nil && spec.TLS.SecretName != "" {
+		tls = append(tls, networkingv1.IngressTLS{Hosts: []string{spec.Host}, SecretName: spec.TLS.SecretName})
+	}
+	if spec.TLS != nil && spec.TLS.WildcardSecretName != "" && spec.WildcardHost != "" {
+		tls = append(tls, networkingv1.IngressTLS{
+			Hosts: []string{routedWildcard(spec.WildcardHost)}, SecretName: spec.TLS.WildcardSecretName,
+		})
+	}
 	return &networkingv1.Ingress{
 		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "Ingress"},
 		ObjectMeta: meta(w, w.Name, nil, spec.Annotations),
-		Spec:       networkingv1.IngressSpec{IngressClassName: spec.ClassName, TLS: ingressTLS(spec), Rules: rules},
+		Spec:       networkingv1.IngressSpec{IngressClassName: spec.ClassName, TLS: tls, Rules: rules},
 	}
 }
 
@@ -38,22 +45,6 @@ func ingressRule(w Workload, host string) networkingv1.IngressRule {
 	}}
 }
 
-func ingressTLS(spec *coderv1alpha1.IngressSpec) []networkingv1.IngressTLS {
-	if spec.TLS == nil {
-		return nil
-	}
-	var all []networkingv1.IngressTLS
-	if spec.TLS.SecretName != "" {
-		all = append(all, networkingv1.IngressTLS{Hosts: []string{spec.Host}, SecretName: spec.TLS.SecretName})
-	}
-	if spec.TLS.WildcardSecretName != "" && spec.WildcardHost != "" {
-		all = append(all, networkingv1.IngressTLS{
-			Hosts: []string{routedWildcard(spec.WildcardHost)}, SecretName: spec.TLS.WildcardSecretName,
-		})
-	}
-	return all
-}
-
 // HTTPRoute returns the HTTPRoute that exposes the plain HTTP port of the Service through a
 // Gateway, or nil if the spec does not ask for one. The cluster may not serve this kind.
 func HTTPRoute(w Workload) *gatewayv1.HTTPRoute {
@@ -65,33 +56,8 @@ func HTTPRoute(w Workload) *gatewayv1.HTTPRoute {
 	if spec.WildcardHost != "" {
 		hosts = append(hosts, gatewayv1.Hostname(routedWildcard(spec.WildcardHost)))
 	}
-	return &gatewayv1.HTTPRoute{
-		TypeMeta:   metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute"},
-		ObjectMeta: meta(w, w.Name, nil, spec.Annotations),
-		Spec: gatewayv1.HTTPRouteSpec{
-			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: parentRefs(spec.ParentRefs)},
-			Hostnames:       hosts,
-			Rules:           []gatewayv1.HTTPRouteRule{httpRouteRule(w)},
-		},
-	}
-}
-
-func httpRouteRule(w Workload) gatewayv1.HTTPRouteRule {
-	return gatewayv1.HTTPRouteRule{
-		Matches: []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{
-			Type: ptr.To(gatewayv1.PathMatchPathPrefix), Value: ptr.To("/"),
-		}}},
-		BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
-			BackendObjectReference: gatewayv1.BackendObjectReference{
-				Name: gatewayv1.ObjectName(w.Name), Port: ptr.To(HTTPPort(w)),
-			},
-		}}},
-	}
-}
-
-func parentRefs(refs []coderv1alpha1.GatewayParentReference) []gatewayv1.ParentReference {
-	all := make([]gatewayv1.ParentReference, 0, len(refs))
-	for _, ref := range refs {
+	parents := make([]gatewayv1.ParentReference, 0, len(spec.ParentRefs))
+	for _, ref := range spec.ParentRefs {
 		parent := gatewayv1.ParentReference{
 			Name: gatewayv1.ObjectName(ref.Name), Kind: notEmpty[gatewayv1.Kind](ref.Kind),
 			Namespace: notEmpty[gatewayv1.Namespace](ref.Namespace), SectionName: notEmpty[gatewayv1.SectionName](ref.SectionName),
@@ -99,9 +65,26 @@ func parentRefs(refs []coderv1alpha1.GatewayParentReference) []gatewayv1.ParentR
 		if ref.Port != nil {
 			parent.Port = ptr.To(*ref.Port)
 		}
-		all = append(all, parent)
+		parents = append(parents, parent)
 	}
-	return all
+	return &gatewayv1.HTTPRoute{
+		TypeMeta:   metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute"},
+		ObjectMeta: meta(w, w.Name, nil, spec.Annotations),
+		Spec: gatewayv1.HTTPRouteSpec{
+			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: parents},
+			Hostnames:       hosts,
+			Rules: []gatewayv1.HTTPRouteRule{{
+				Matches: []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{
+					Type: ptr.To(gatewayv1.PathMatchPathPrefix), Value: ptr.To("/"),
+				}}},
+				BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
+					BackendObjectReference: gatewayv1.BackendObjectReference{
+						Name: gatewayv1.ObjectName(w.Name), Port: ptr.To(HTTPPort(w)),
+					},
+				}}},
+			}},
+		},
+	}
 }
 
 // notEmpty returns a copy of a text, or nil if it is empty.

@@ -11,9 +11,7 @@ import (
 )
 
 const (
-	// operatorName is the value of the name label of the operator's pods in all its manifests.
-	operatorName = "coder-k8s"
-	dnsPort      = 53
+	dnsPort = 53
 	// openShiftDNSPort is the port of the DNS pods of OpenShift. A NetworkPolicy applies to the
 	// port of the pod, not to that of the Service.
 	openShiftDNSPort = 5353
@@ -38,7 +36,11 @@ func NetworkPolicy(w Workload) *networkingv1.NetworkPolicy {
 	}
 	if spec.Egress != nil {
 		policy.Spec.PolicyTypes = append(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
-		policy.Spec.Egress = append(ownEgress(w), spec.Egress...)
+		// DNS to any destination, and the other pods of the workload, are always allowed.
+		policy.Spec.Egress = append([]networkingv1.NetworkPolicyEgressRule{
+			{Ports: []networkingv1.NetworkPolicyPort{udp(dnsPort), tcp(dnsPort), udp(openShiftDNSPort), tcp(openShiftDNSPort)}},
+			{To: []networkingv1.NetworkPolicyPeer{ownPods(w)}},
+		}, spec.Egress...)
 	}
 	return policy
 }
@@ -60,7 +62,15 @@ func ingressRules(w Workload, spec *coderv1alpha1.NetworkPolicySpec) []networkin
 			rules = append(rules, networkingv1.NetworkPolicyIngressRule{From: from, Ports: ports})
 		}
 	}
-	add([]networkingv1.NetworkPolicyPeer{ownPods(w), operatorPods(w)}, append(serving[:len(serving):len(serving)], metrics...))
+	// The operator calls Coder to create its token and to read the status. All its manifests have this name label.
+	operator := networkingv1.NetworkPolicyPeer{
+		NamespaceSelector: &metav1.LabelSelector{},
+		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{coderv1alpha1.LabelName: "coder-k8s"}},
+	}
+	if w.OperatorNamespace != "" {
+		operator.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: w.OperatorNamespace}
+	}
+	add([]networkingv1.NetworkPolicyPeer{ownPods(w), operator}, append(serving[:len(serving):len(serving)], metrics...))
 	var peer []networkingv1.NetworkPolicyPort
 	for _, port := range w.PeerPorts {
 		peer = append(peer, tcp(port))
@@ -79,30 +89,8 @@ func ingressRules(w Workload, spec *coderv1alpha1.NetworkPolicySpec) []networkin
 	return rules
 }
 
-// ownEgress returns the egress rules for DNS, to any destination, and for the other pods of the
-// workload.
-func ownEgress(w Workload) []networkingv1.NetworkPolicyEgressRule {
-	return []networkingv1.NetworkPolicyEgressRule{
-		{Ports: []networkingv1.NetworkPolicyPort{udp(dnsPort), tcp(dnsPort), udp(openShiftDNSPort), tcp(openShiftDNSPort)}},
-		{To: []networkingv1.NetworkPolicyPeer{ownPods(w)}},
-	}
-}
-
 func ownPods(w Workload) networkingv1.NetworkPolicyPeer {
 	return networkingv1.NetworkPolicyPeer{PodSelector: ptr.To(selector(w))}
-}
-
-// operatorPods returns the peer that selects the operator's pods. They call Coder to create the
-// operator's token and to read the status.
-func operatorPods(w Workload) networkingv1.NetworkPolicyPeer {
-	namespace := &metav1.LabelSelector{}
-	if w.OperatorNamespace != "" {
-		namespace.MatchLabels = map[string]string{corev1.LabelMetadataName: w.OperatorNamespace}
-	}
-	return networkingv1.NetworkPolicyPeer{
-		NamespaceSelector: namespace,
-		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{coderv1alpha1.LabelName: operatorName}},
-	}
 }
 
 func udp(port int32) networkingv1.NetworkPolicyPort {

@@ -50,7 +50,17 @@ func strategicMerge(base corev1.PodTemplateSpec, over *corev1.PodTemplateSpec) (
 	if err != nil {
 		return result, fmt.Errorf("serializing the pod template: %w", err)
 	}
-	patch, err := patchOf(over)
+	raw, err := json.Marshal(over)
+	if err != nil {
+		return result, fmt.Errorf("serializing %s: %w", fieldPodTemplate, err)
+	}
+	var content map[string]any
+	if err := json.Unmarshal(raw, &content); err != nil {
+		return result, fmt.Errorf("serializing %s: %w", fieldPodTemplate, err)
+	}
+	// A null would delete the value in the base, and the Go types serialize some unset fields as null.
+	dropNulls(content)
+	patch, err := json.Marshal(content)
 	if err != nil {
 		return result, err
 	}
@@ -62,21 +72,6 @@ func strategicMerge(base corev1.PodTemplateSpec, over *corev1.PodTemplateSpec) (
 		return result, &SpecError{fieldPodTemplate, "does not result in a valid pod template: " + err.Error()}
 	}
 	return result, nil
-}
-
-// patchOf returns the template as a strategic merge patch. It drops null values: a null would
-// delete the value in the base, and the Go types serialize some unset fields as null.
-func patchOf(over *corev1.PodTemplateSpec) ([]byte, error) {
-	raw, err := json.Marshal(over)
-	if err != nil {
-		return nil, fmt.Errorf("serializing %s: %w", fieldPodTemplate, err)
-	}
-	var content map[string]any
-	if err := json.Unmarshal(raw, &content); err != nil {
-		return nil, fmt.Errorf("serializing %s: %w", fieldPodTemplate, err)
-	}
-	dropNulls(content)
-	return json.Marshal(content)
 }
 
 func dropNulls(value any) {
@@ -99,29 +94,24 @@ func dropNulls(value any) {
 // refused returns an error for a value of the template that is invalid for these pods although
 // admission accepts it.
 func refused(w Workload, over *corev1.PodTemplateSpec) error {
-	identity := func(field, name string) error {
-		if name == "" || name == w.ServiceAccountName {
-			return nil
-		}
-		return &SpecError{fieldPodTemplate + ".spec." + field, fmt.Sprintf(
-			"the pods run as ServiceAccount %q, which has the permissions for workspaces; set spec.serviceAccount.name to %q instead",
-			w.ServiceAccountName, name)}
-	}
 	spec := over.Spec
-	all := []error{identity("serviceAccountName", spec.ServiceAccountName), identity("serviceAccount", spec.DeprecatedServiceAccount)}
+	for _, account := range []struct{ field, name string }{
+		{"serviceAccountName", spec.ServiceAccountName}, {"serviceAccount", spec.DeprecatedServiceAccount},
+	} {
+		if account.name != "" && account.name != w.ServiceAccountName {
+			return &SpecError{fieldPodTemplate + ".spec." + account.field, fmt.Sprintf(
+				"the pods run as ServiceAccount %q, which has the permissions for workspaces; set spec.serviceAccount.name to %q instead",
+				w.ServiceAccountName, account.name)}
+		}
+	}
 	if spec.RestartPolicy != "" && spec.RestartPolicy != corev1.RestartPolicyAlways {
-		all = append(all, &SpecError{fieldPodTemplate + ".spec.restartPolicy", fmt.Sprintf(
-			"a Deployment allows only the restart policy Always; remove %q", spec.RestartPolicy)})
+		return &SpecError{fieldPodTemplate + ".spec.restartPolicy", fmt.Sprintf(
+			"a Deployment allows only the restart policy Always; remove %q", spec.RestartPolicy)}
 	}
 	for i := range spec.Containers {
 		if spec.Containers[i].Name == "" {
-			all = append(all, &SpecError{fmt.Sprintf("%s.spec.containers[%d].name", fieldPodTemplate, i), fmt.Sprintf(
-				"is empty; use %q for the container of Coder, or a name for an additional container", w.Container)})
-		}
-	}
-	for _, err := range all {
-		if err != nil {
-			return err
+			return &SpecError{fmt.Sprintf("%s.spec.containers[%d].name", fieldPodTemplate, i), fmt.Sprintf(
+				"is empty; use %q for the container of Coder, or a name for an additional container", w.Container)}
 		}
 	}
 	return nil

@@ -20,11 +20,25 @@ func PodTemplate(w Workload) (corev1.PodTemplateSpec, error) {
 	if err != nil {
 		return corev1.PodTemplateSpec{}, err
 	}
-	likeAdopted(w, &template)
+	if w.Adopted != nil {
+		if c := containerNamed(template.Spec.Containers, w.Container); c != nil {
+			c.Name = w.Adopted.Container
+		}
+		inOrder(&template, w.Adopted.Template)
+	}
 	if c := containerNamed(template.Spec.Containers, PodContainer(w)); c != nil && w.HeldImage != "" {
 		c.Image = w.HeldImage
 	}
 	return template, nil
+}
+
+// MergeablePodTemplate returns PodTemplate, without spec.podTemplate if that cannot be merged. The step of the Deployment
+// reports that error.
+func MergeablePodTemplate(w Workload) corev1.PodTemplateSpec {
+	if template, err := PodTemplate(w); err == nil {
+		return template
+	}
+	return PlainPodTemplate(w)
 }
 
 // ImageOf returns the image of Coder's container in a pod template, or an empty string.
@@ -66,20 +80,16 @@ func PlainPodTemplate(w Workload) corev1.PodTemplateSpec {
 		Volumes:                       podVolumes,
 		Containers:                    []corev1.Container{container(w, mounts)},
 	}
+	annotations := ownAnnotations(w)
+	if w.Component != "" {
+		annotations[coderv1alpha1.LabelComponent] = w.Component
+	}
+	maps.DeleteFunc(annotations, func(_, value string) bool { return value == "" })
 	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: PodLabels(w), Annotations: podAnnotations(w)},
+		ObjectMeta: metav1.ObjectMeta{Labels: PodLabels(w), Annotations: annotations},
 		// The copy shares no memory with the spec.
 		Spec: *spec.DeepCopy(),
 	}
-}
-
-func podAnnotations(w Workload) map[string]string {
-	all := ownAnnotations(w)
-	if w.Component != "" {
-		all[coderv1alpha1.LabelComponent] = w.Component
-	}
-	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
-	return all
 }
 
 // ownAnnotations returns the annotations that roll the pods. Those with an empty value must not exist.
@@ -151,12 +161,6 @@ func runningContainer(w Workload) *corev1.Container {
 	return c
 }
 
-// WithSecurityDefaults returns a security context completed with all defaults. It is for pods that
-// are always new, whatever the Deployment is.
-func WithSecurityDefaults(w Workload, given *corev1.SecurityContext) *corev1.SecurityContext {
-	return overSecurityContext(given, defaultSecurityContext(w))
-}
-
 // defaultSecurityContext returns the security context of Coder's own chart without capabilities, as
 // Pod Security "restricted" requires. The root file system stays writable, because Coder stores
 // Terraform and its working files in its home directory.
@@ -202,7 +206,10 @@ func overSecurityContext(given, defaults *corev1.SecurityContext) *corev1.Securi
 	if result.RunAsNonRoot == nil && ptr.Deref(result.RunAsUser, containerUser) != 0 {
 		result.RunAsNonRoot = defaults.RunAsNonRoot
 	}
-	if result.AllowPrivilegeEscalation == nil && !escalates(result) {
+	// Kubernetes rejects allowPrivilegeEscalation: false for these.
+	escalates := ptr.Deref(result.Privileged, false) ||
+		result.Capabilities != nil && slices.Contains(result.Capabilities.Add, "CAP_SYS_ADMIN")
+	if result.AllowPrivilegeEscalation == nil && !escalates {
 		result.AllowPrivilegeEscalation = defaults.AllowPrivilegeEscalation
 	}
 	if result.SeccompProfile == nil {
@@ -223,12 +230,4 @@ func overSecurityContext(given, defaults *corev1.SecurityContext) *corev1.Securi
 		return nil
 	}
 	return result
-}
-
-// escalates reports whether Kubernetes rejects allowPrivilegeEscalation: false.
-func escalates(sc *corev1.SecurityContext) bool {
-	if ptr.Deref(sc.Privileged, false) {
-		return true
-	}
-	return sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN")
 }

@@ -31,7 +31,26 @@ func Service(w Workload) *corev1.Service {
 		},
 	}
 	families(&service.Spec, spec)
-	outside(&service.Spec, spec)
+	// Kubernetes accepts the following fields only if the type is not ClusterIP.
+	if service.Spec.Type == corev1.ServiceTypeClusterIP {
+		return service
+	}
+	service.Spec.ExternalTrafficPolicy = spec.ExternalTrafficPolicy
+	for i := range service.Spec.Ports {
+		if service.Spec.Ports[i].Name == portHTTPS {
+			service.Spec.Ports[i].NodePort = spec.HTTPSNodePort
+			continue
+		}
+		service.Spec.Ports[i].NodePort = spec.HTTPNodePort
+	}
+	if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return service
+	}
+	service.Spec.LoadBalancerIP = spec.LoadBalancerIP
+	service.Spec.LoadBalancerSourceRanges = slices.Clone(spec.LoadBalancerSourceRanges)
+	if spec.LoadBalancerClass != nil {
+		service.Spec.LoadBalancerClass = ptr.To(*spec.LoadBalancerClass)
+	}
 	return service
 }
 
@@ -45,29 +64,6 @@ func families(service *corev1.ServiceSpec, spec coderv1alpha1.ServiceSpec) {
 
 func serviceEnabled(w Workload) bool {
 	return w.Serving != nil && ptr.Deref(w.Serving.Spec.Service.Enabled, true)
-}
-
-// outside sets the fields that Kubernetes accepts only if the type is not ClusterIP.
-func outside(service *corev1.ServiceSpec, spec coderv1alpha1.ServiceSpec) {
-	if service.Type == corev1.ServiceTypeClusterIP {
-		return
-	}
-	service.ExternalTrafficPolicy = spec.ExternalTrafficPolicy
-	for i := range service.Ports {
-		if service.Ports[i].Name == portHTTPS {
-			service.Ports[i].NodePort = spec.HTTPSNodePort
-			continue
-		}
-		service.Ports[i].NodePort = spec.HTTPNodePort
-	}
-	if service.Type != corev1.ServiceTypeLoadBalancer {
-		return
-	}
-	service.LoadBalancerIP = spec.LoadBalancerIP
-	service.LoadBalancerSourceRanges = slices.Clone(spec.LoadBalancerSourceRanges)
-	if spec.LoadBalancerClass != nil {
-		service.LoadBalancerClass = ptr.To(*spec.LoadBalancerClass)
-	}
 }
 
 // servicePorts returns the ports of the Service. There is always a plain HTTP port. With TLS there
@@ -89,10 +85,9 @@ func servicePorts(w Workload) []corev1.ServicePort {
 }
 
 const (
-	metricsPort     = 2112
-	portMetrics     = "prometheus-http"
-	metricsSuffix   = "-metrics"
-	profilerAddress = "0.0.0.0:6060"
+	metricsPort   = 2112
+	portMetrics   = "prometheus-http"
+	metricsSuffix = "-metrics"
 )
 
 // MetricsService returns the Service of the metrics, or nil if the spec does not enable them. Its

@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// DefaultClusterDomain is the DNS domain of most clusters.
-const DefaultClusterDomain = "cluster.local"
-
 const (
 	defaultHTTPPort  = 80
 	defaultHTTPSPort = 443
@@ -56,27 +53,14 @@ func AccessURL(w Workload) string {
 	return derivedAccessURL(w)
 }
 
-// derivedAccessURL returns the access URL for a spec whose environment does not set one.
+// derivedAccessURL returns the access URL for a spec whose environment does not set one: that of
+// spec.expose, or the address of the Service.
 func derivedAccessURL(w Workload) string {
 	if w.Serving == nil {
 		return ""
 	}
-	if url := exposedURL(w.Serving); url != "" {
-		return url
-	}
-	if w.Serving.ClusterAccessURL {
-		return ClusterAccessURL(w)
-	}
-	return ""
-}
-
-// exposedURL returns the URL of spec.expose. The scheme is https if the Ingress has a certificate
-// for the host. For a Gateway the spec sets the scheme.
-func exposedURL(s *Serving) string {
-	expose := s.Spec.Expose
-	switch {
+	switch expose := w.Serving.Spec.Expose; {
 	case expose == nil:
-		return ""
 	case expose.Ingress != nil:
 		if tls := expose.Ingress.TLS; tls != nil && tls.SecretName != "" {
 			return "https://" + expose.Ingress.Host
@@ -85,15 +69,8 @@ func exposedURL(s *Serving) string {
 	case expose.Gateway != nil:
 		return cmp.Or(expose.Gateway.Scheme, "https") + "://" + expose.Gateway.Host
 	}
-	return ""
-}
-
-// ClusterAccessURL returns the address of the Service as an access URL. The scheme is https if
-// Coder serves TLS. The default port of the scheme is omitted. The result is empty if there is no
-// Service.
-func ClusterAccessURL(w Workload) string {
 	switch port := HTTPPort(w); {
-	case !serviceEnabled(w):
+	case !w.Serving.ClusterAccessURL, !serviceEnabled(w):
 		return ""
 	case TLSEnabled(w):
 		return "https://" + serviceHost(w)
@@ -101,21 +78,6 @@ func ClusterAccessURL(w Workload) string {
 		return fmt.Sprintf("http://%s:%d", serviceHost(w), port)
 	}
 	return "http://" + serviceHost(w)
-}
-
-// WildcardAccessURL returns the wildcard host of spec.expose as written, for example
-// *-apps.example.com, or an empty string.
-func WildcardAccessURL(w Workload) string {
-	if w.Serving == nil || w.Serving.Spec.Expose == nil {
-		return ""
-	}
-	switch expose := w.Serving.Spec.Expose; {
-	case expose.Ingress != nil:
-		return expose.Ingress.WildcardHost
-	case expose.Gateway != nil:
-		return expose.Gateway.WildcardHost
-	}
-	return ""
 }
 
 // routedWildcard returns a wildcard host in the form that Ingress and HTTPRoute require: the first
@@ -129,5 +91,5 @@ func routedWildcard(host string) string {
 }
 
 func serviceHost(w Workload) string {
-	return w.Name + "." + w.Namespace + ".svc." + cmp.Or(w.ClusterDomain, DefaultClusterDomain)
+	return w.Name + "." + w.Namespace + ".svc." + cmp.Or(w.ClusterDomain, "cluster.local")
 }

@@ -20,15 +20,56 @@ func WorkspaceNamespaces(w Workload) []string {
 	if w.Rights == nil {
 		return nil
 	}
-	return w.Rights.Spec.NamespacesForWorkspaces(w.Namespace)
+	spec := w.Rights.Spec
+	named := append([]string{w.Namespace}, spec.WorkspaceNamespaces...)
+	for i := range spec.Namespaces {
+		named = append(named, spec.Namespaces[i].Name)
+	}
+	var all []string
+	for _, namespace := range named {
+		namespace = strings.TrimSpace(namespace)
+		granted := spec.WorkspacePerms
+		for i := range spec.Namespaces {
+			if strings.TrimSpace(spec.Namespaces[i].Name) == namespace && spec.Namespaces[i].WorkspacePerms != nil {
+				granted = spec.Namespaces[i].WorkspacePerms
+			}
+		}
+		if namespace != "" && !slices.Contains(all, namespace) && ptr.Deref(granted, true) {
+			all = append(all, namespace)
+		}
+	}
+	return all
 }
 
-// WorkspaceRole returns the Role with the permissions for workspaces in one namespace.
+// WorkspaceRole returns the Role with the permissions for workspaces in one namespace: those of the
+// spec, overridden by the entry of the namespace.
 func WorkspaceRole(w Workload, namespace string) *rbacv1.Role {
+	spec := w.Rights.Spec
+	deployments, extra := ptr.Deref(spec.EnableDeployments, true), spec.ExtraRules
+	at := slices.IndexFunc(spec.Namespaces, func(n coderv1alpha1.NamespaceRBAC) bool { return strings.TrimSpace(n.Name) == namespace })
+	if at >= 0 {
+		override := spec.Namespaces[at]
+		deployments = ptr.Deref(override.EnableDeployments, deployments)
+		if override.ExtraRules != nil {
+			extra = override.ExtraRules
+		}
+	}
+	rule := func(group, resource string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{
+			"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
+		}}
+	}
+	rules := []rbacv1.PolicyRule{rule(corev1.GroupName, "pods"), rule(corev1.GroupName, "persistentvolumeclaims")}
+	if deployments {
+		rules = append(rules, rule("apps", "deployments"))
+	}
+	for i := range extra {
+		rules = append(rules, *extra[i].DeepCopy())
+	}
 	return &rbacv1.Role{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
 		ObjectMeta: rightsMeta(w, WorkspaceRoleName(w, namespace), namespace),
-		Rules:      workspaceRules(grantsIn(w, namespace)),
+		Rules:      rules,
 	}
 }
 
@@ -71,48 +112,4 @@ func rightsMeta(w Workload, name, namespace string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: namespace, Labels: labels, Annotations: maps.Clone(w.Rights.OwnerAnnotations),
 	}
-}
-
-// grants are the permissions of the spec in one namespace.
-type grants struct {
-	deployments bool
-	extra       []rbacv1.PolicyRule
-}
-
-// grantsIn returns the permissions in a namespace: those of the spec, overridden by the entry of
-// the namespace.
-func grantsIn(w Workload, namespace string) grants {
-	spec := w.Rights.Spec
-	g := grants{deployments: ptr.Deref(spec.EnableDeployments, true), extra: spec.ExtraRules}
-	at := slices.IndexFunc(spec.Namespaces, func(n coderv1alpha1.NamespaceRBAC) bool {
-		return strings.TrimSpace(n.Name) == namespace
-	})
-	if at < 0 {
-		return g
-	}
-	override := spec.Namespaces[at]
-	g.deployments = ptr.Deref(override.EnableDeployments, g.deployments)
-	if override.ExtraRules != nil {
-		g.extra = override.ExtraRules
-	}
-	return g
-}
-
-func workspaceRules(g grants) []rbacv1.PolicyRule {
-	verbs := func() []string {
-		return []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
-	}
-	rules := []rbacv1.PolicyRule{
-		{APIGroups: []string{corev1.GroupName}, Resources: []string{"pods"}, Verbs: verbs()},
-		{APIGroups: []string{corev1.GroupName}, Resources: []string{"persistentvolumeclaims"}, Verbs: verbs()},
-	}
-	if g.deployments {
-		rules = append(rules, rbacv1.PolicyRule{
-			APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: verbs(),
-		})
-	}
-	for i := range g.extra {
-		rules = append(rules, *g.extra[i].DeepCopy())
-	}
-	return rules
 }

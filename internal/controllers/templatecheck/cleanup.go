@@ -28,33 +28,6 @@ const (
 	longestDeletion = 30 * time.Minute
 )
 
-// afterwards deletes the workspace of a test that has a result, and the test itself after its time to live.
-func (p *pass) afterwards(ctx context.Context, unavailable error) (time.Duration, error) {
-	stop, err := p.cleanUp(ctx, unavailable)
-	if err != nil {
-		return 0, err
-	}
-	if err := p.write(ctx); err != nil || stop != nil {
-		return after(stop), err
-	}
-	ttl := p.test.Spec.TTLSecondsAfterFinished
-	if ttl == nil {
-		return 0, nil
-	}
-	limit := time.Duration(*ttl) * time.Second
-	if finished := p.test.Status.CompletionTime.Time; !coderd.Elapsed(p.now, finished, limit) {
-		return finished.Add(limit).Sub(p.now), nil
-	}
-	return 0, p.kit.Client.Delete(ctx, p.test, client.Preconditions{UID: &p.test.UID})
-}
-
-func after(stop *ensure.Stop) time.Duration {
-	if stop == nil {
-		return 0
-	}
-	return stop.After
-}
-
 // release removes the finalizer of a test that is being deleted, when its workspace is gone or the time limit is reached.
 func (p *pass) release(ctx context.Context, unavailable error) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(p.test, coderv1alpha1.FinalizerTemplateTest) {
@@ -158,12 +131,14 @@ func (p *pass) find(ctx context.Context) (*coderd.Workspace, error) {
 	}
 	if coderd.IsNotFound(err) {
 		err = p.client.Absent(ctx, workspaceResource, err)
+		// No workspace is requested after the test has its result or is being deleted.
+		ended := cmp.Or(p.test.Status.CompletionTime, p.test.DeletionTimestamp)
 		switch {
 		case err != nil:
 		case known:
 			p.deleted(coderv1alpha1.ReasonWorkspaceGone, "the workspace was deleted")
 			return nil, nil
-		case !coderd.Elapsed(p.now, p.ended(), createSettles):
+		case !coderd.Elapsed(p.now, ended.Time, createSettles):
 			return nil, ensure.Waits(coderv1alpha1.ReasonConfirmingCreate, pollInterval, "Coder has no workspace %q yet, and may still create it", status.WorkspaceName)
 		default:
 			p.deleted(coderv1alpha1.ReasonWorkspaceNeverCreated, "Coder created no workspace for the test")
@@ -186,12 +161,4 @@ func (p *pass) find(ctx context.Context) (*coderd.Workspace, error) {
 	}
 	status.WorkspaceID = w.ID.String()
 	return &w, nil
-}
-
-// ended returns when the test got its result, or when its deletion was requested. No workspace is requested after that.
-func (p *pass) ended() time.Time {
-	if done := p.test.Status.CompletionTime; done != nil {
-		return done.Time
-	}
-	return p.test.DeletionTimestamp.Time
 }

@@ -1,6 +1,7 @@
 package templatecheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,10 +47,6 @@ type execution struct {
 	output output
 	began  bool
 	err    error
-}
-
-func newCommands(pool *agents.Pool) *commands {
-	return &commands{run: through(pool), runs: map[types.UID]*execution{}}
 }
 
 // stop ends the command of a test.
@@ -148,9 +145,11 @@ func chooseAgent(all []coderd.Agent, name string) (uuid.UUID, error) {
 // resultOf returns the result of a command that has ended, or nil if it must run again. The error is that of the check.
 func resultOf(run *execution, command coderv1alpha1.TemplateTestCommand) (*coderv1alpha1.TemplateTestCommandResult, error) {
 	result := &coderv1alpha1.TemplateTestCommandResult{Name: command.Name, Output: run.output.shown()}
+	printed := strings.TrimSpace(result.Output)
+	lastLine := cmp.Or(printed[strings.LastIndexByte(printed, '\n')+1:], "it printed nothing")
 	exit, exited := errors.AsType[utilexec.ExitError](run.err)
 	fails := func(format string, args ...any) error {
-		return ensure.Fails(coderv1alpha1.ReasonCommandFailed, 0, "command %q %s: %s", command.Name, fmt.Sprintf(format, args...), lastLine(result.Output))
+		return ensure.Fails(coderv1alpha1.ReasonCommandFailed, 0, "command %q %s: %s", command.Name, fmt.Sprintf(format, args...), lastLine)
 	}
 	switch {
 	case run.err == nil:
@@ -163,15 +162,6 @@ func resultOf(run *execution, command coderv1alpha1.TemplateTestCommand) (*coder
 		return result, fails("did not end within %d seconds", command.TimeoutSeconds)
 	}
 	return nil, ensure.Waits(coderv1alpha1.ReasonChecking, 2*pollInterval, "command %q could not run, and is tried again: %s", command.Name, run.err)
-}
-
-// lastLine returns the last line of an output that is not empty.
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return "it printed nothing"
-	}
-	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // output keeps the end of what a command prints. It is safe for concurrent use.

@@ -8,12 +8,16 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -49,10 +53,11 @@ type Reconciler struct {
 	starting map[types.UID]bool
 }
 
-// New creates the controller. Use SetupWithManager to register it. A nil dialer connects to agents through Coder's relay.
-func New(kit *framework.Toolkit, connector Connector, dialer agents.Dialer) *Reconciler {
+// New creates the controller. Use SetupWithManager to register it.
+func New(kit *framework.Toolkit, connector Connector) *Reconciler {
 	return &Reconciler{
-		kit: kit, connections: connector, commands: newCommands(agents.NewPool(dialer)), starting: map[types.UID]bool{},
+		kit: kit, connections: connector, starting: map[types.UID]bool{},
+		commands: &commands{run: through(agents.NewPool(nil)), runs: map[types.UID]*execution{}},
 	}
 }
 
@@ -109,8 +114,11 @@ func (p *pass) run(ctx context.Context) (time.Duration, error) {
 	if p.test.DeletionTimestamp != nil {
 		return p.release(ctx, unavailable)
 	}
-	if err := p.hold(ctx); err != nil {
-		return 0, err
+	if controllerutil.AddFinalizer(p.test, coderv1alpha1.FinalizerTemplateTest) {
+		if err := p.kit.Client.Patch(ctx, p.test, framework.LockedPatch(p.read)); err != nil {
+			return 0, fmt.Errorf("adding the finalizer: %w", err)
+		}
+		p.read = p.test.DeepCopy()
 	}
 	if status.CompletionTime == nil {
 		err := unavailable
@@ -130,9 +138,32 @@ func (p *pass) run(ctx context.Context) (time.Duration, error) {
 		if err := p.write(ctx); err != nil {
 			return 0, err
 		}
-		p.tell()
+		ready := meta.FindStatusCondition(p.test.Status.Conditions, coderv1alpha1.ConditionReady)
+		kind := corev1.EventTypeNormal
+		if ready.Status != metav1.ConditionTrue {
+			kind = corev1.EventTypeWarning
+		}
+		p.event(kind, ready.Reason, ready.Message)
 	}
-	return p.afterwards(ctx, unavailable)
+	stop, err := p.cleanUp(ctx, unavailable)
+	if err != nil {
+		return 0, err
+	}
+	if err := p.write(ctx); err != nil {
+		return 0, err
+	}
+	if stop != nil {
+		return stop.After, nil
+	}
+	ttl := p.test.Spec.TTLSecondsAfterFinished
+	if ttl == nil {
+		return 0, nil
+	}
+	limit := time.Duration(*ttl) * time.Second
+	if finished := p.test.Status.CompletionTime.Time; !coderd.Elapsed(p.now, finished, limit) {
+		return finished.Add(limit).Sub(p.now), nil
+	}
+	return 0, p.kit.Client.Delete(ctx, p.test, client.Preconditions{UID: &p.test.UID})
 }
 
 // advance takes the next steps of a test. It returns nil if the test has succeeded, and otherwise an ensure.Stop that says

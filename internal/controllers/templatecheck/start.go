@@ -276,7 +276,17 @@ func (p *pass) create(ctx context.Context) error {
 	status := &p.test.Status
 	found, err := p.client.WorkspaceByName(ctx, status.OwnerName, status.WorkspaceName)
 	if err == nil {
-		return p.adopt(ctx, found)
+		// An earlier request created it.
+		ours, err := p.ours(ctx, found)
+		if err != nil {
+			return err
+		}
+		if !ours {
+			return ensure.Fails(coderv1alpha1.ReasonWorkspaceNameConflict, 0,
+				"user %q has a workspace %q that the operator did not create for this test; it is left alone", found.OwnerName, found.Name)
+		}
+		p.test.Status.WorkspaceID = found.ID.String()
+		return p.write(ctx)
 	}
 	if !coderd.IsNotFound(err) {
 		return waits(err)
@@ -355,20 +365,6 @@ func (p *pass) preset(ctx context.Context, version uuid.UUID) (uuid.UUID, error)
 		names = append(names, preset.Name)
 	}
 	return uuid.Nil, ensure.Fails(coderv1alpha1.ReasonWorkspaceRefused, 0, "version %q has no preset %q; it has %q", p.test.Status.VersionName, name, names)
-}
-
-// adopt uses a workspace that an earlier request created.
-func (p *pass) adopt(ctx context.Context, w coderd.Workspace) error {
-	ours, err := p.ours(ctx, w)
-	if err != nil {
-		return err
-	}
-	if !ours {
-		return ensure.Fails(coderv1alpha1.ReasonWorkspaceNameConflict, 0,
-			"user %q has a workspace %q that the operator did not create for this test; it is left alone", w.OwnerName, w.Name)
-	}
-	p.test.Status.WorkspaceID = w.ID.String()
-	return p.write(ctx)
 }
 
 // ours reports whether the operator created a workspace for this test: its own account started the owner's first build, from the

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
@@ -18,18 +16,6 @@ import (
 
 // longestNote is the maximum length of an Event's note in bytes.
 const longestNote = 1024
-
-// hold adds the finalizer.
-func (p *pass) hold(ctx context.Context) error {
-	if !controllerutil.AddFinalizer(p.test, coderv1alpha1.FinalizerTemplateTest) {
-		return nil
-	}
-	if err := p.kit.Client.Patch(ctx, p.test, framework.LockedPatch(p.read)); err != nil {
-		return fmt.Errorf("adding the finalizer: %w", err)
-	}
-	p.read = p.test.DeepCopy()
-	return nil
-}
 
 // write writes the status if it changed. It fails if the object was changed since it was read.
 func (p *pass) write(ctx context.Context) error {
@@ -95,16 +81,6 @@ func reasonOf(test *coderv1alpha1.CoderTemplateTest, conditionType string) strin
 // deleted records that there is no workspace.
 func (p *pass) deleted(reason, message string) {
 	p.set(framework.ConditionTrue(coderv1alpha1.ConditionWorkspaceDeleted, reason, message))
-}
-
-// tell records an Event about the result.
-func (p *pass) tell() {
-	ready := meta.FindStatusCondition(p.test.Status.Conditions, coderv1alpha1.ConditionReady)
-	kind := corev1.EventTypeNormal
-	if ready.Status != metav1.ConditionTrue {
-		kind = corev1.EventTypeWarning
-	}
-	p.event(kind, ready.Reason, ready.Message)
 }
 
 func (p *pass) event(kind, reason, note string) {

@@ -39,9 +39,17 @@ func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
 	if s.inputs.PrimaryAccessURL == "" {
 		return waits("the address of Coder")
 	}
-	token, err := r.tokenRef(ctx, s)
-	if err != nil {
-		return err
+	token := s.registration.TokenRef
+	if token == nil {
+		running, err := s.OwnDeployment(ctx, r.kit.Client)
+		if err != nil {
+			return err
+		}
+		if running != nil && !s.registration.SecretForeign {
+			// The Secret is lost and Coder is unreachable. Running pods keep their reference to the Secret, so that other
+			// changes of the spec still reach them.
+			token = &coderv1alpha1.TokenSecretReference{Name: resources.ProxyTokenSecretName(s.proxy), Key: coderv1alpha1.SecretKeyToken}
+		}
 	}
 	if token == nil {
 		return waits("a session token from Coder")
@@ -49,20 +57,6 @@ func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
 	s.inputs.Token = *token
 	s.Workload = resources.WorkspaceProxy(s.proxy, s.inputs)
 	return nil
-}
-
-// tokenRef returns the location of the session token. If the Secret is lost and Coder is
-// unreachable, running pods keep their reference to the Secret, so that other changes of the spec
-// still reach them.
-func (r *Reconciler) tokenRef(ctx context.Context, s *scope) (*coderv1alpha1.TokenSecretReference, error) {
-	if ref := s.registration.TokenRef; ref != nil {
-		return ref, nil
-	}
-	running, err := s.OwnDeployment(ctx, r.kit.Client)
-	if err != nil || running == nil || s.registration.SecretForeign {
-		return nil, err
-	}
-	return &coderv1alpha1.TokenSecretReference{Name: resources.ProxyTokenSecretName(s.proxy), Key: coderv1alpha1.SecretKeyToken}, nil
 }
 
 func waits(what string) error {

@@ -25,9 +25,8 @@ type Reconciler struct {
 	registrar *registration.Manager
 }
 
-// Names of the steps in addition to those of package framework.
+// Names of the steps that others need, in addition to those of package framework.
 const (
-	stepRunning      = "running pods"
 	stepControlPlane = "control plane"
 	stepRegistration = "registration"
 	stepPods         = "pods"
@@ -65,17 +64,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	s.Pass = r.kit.NewPass(kind(), proxy, &proxy.Status.WorkloadStatus, resources.WorkspaceProxy(proxy, s.inputs))
 	s.Hooks.MissingReference, s.Hooks.Explain = s.missingToken, s.cannotRegister
 	s.Run(ctx, r.stepsFor(s))
+	recheck := time.Duration(0)
+	if s.registration != nil {
+		recheck = s.registration.RequeueAfter
+	}
 	return r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
 		proxy.Status = statusOf(s)
 		return &proxy.Status.WorkloadStatus
-	}, s.recheck())
-}
-
-func (s *scope) recheck() time.Duration {
-	if s.registration == nil {
-		return 0
-	}
-	return s.registration.RequeueAfter
+	}, recheck)
 }
 
 func (r *Reconciler) stepsFor(s *scope) []framework.Step {
@@ -89,7 +85,7 @@ func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 	return slices.Concat(
 		r.kit.Begin(&s.Pass),
 		[]framework.Step{
-			framework.NewStep(stepRunning, s, r.followRunning, framework.StepAdoption),
+			framework.NewStep("running pods", s, r.followRunning, framework.StepAdoption),
 			framework.NewStep(stepControlPlane, s, r.findControlPlane, framework.StepFinalizer),
 			framework.NewStep(stepRegistration, s, r.register, stepControlPlane),
 			framework.NewStep(stepPods, s, r.describePods, stepControlPlane),
@@ -111,24 +107,18 @@ func New(kit *framework.Toolkit, refused func(controlPlane types.NamespacedName)
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	return r.kit.SetUp(ctx, mgr, framework.Registration{
 		Kind: kind(), Name: "coderworkspaceproxy", For: &coderv1alpha1.CoderWorkspaceProxy{}, References: referencesOf,
-		ControlPlane: controlPlaneOf, ControlPlaneChanges: []predicate.Predicate{changesForProxies()}, Reconciler: r,
+		ControlPlane: controlPlaneOf, ControlPlaneChanges: []predicate.Predicate{predicate.Funcs{UpdateFunc: affectsProxies}}, Reconciler: r,
 	})
 }
 
 func controlPlaneOf(obj client.Object) *coderv1alpha1.ControlPlaneReference {
-	if proxy, ok := obj.(*coderv1alpha1.CoderWorkspaceProxy); ok {
-		return proxy.Spec.ControlPlaneRef
-	}
-	return nil
+	return obj.(*coderv1alpha1.CoderWorkspaceProxy).Spec.ControlPlaneRef
 }
 
 // referencesOf returns the Secrets and ConfigMaps on which a proxy depends: those of its pods, its
 // session token, and the token with which it is registered.
 func referencesOf(obj client.Object) []resources.Reference {
-	proxy, ok := obj.(*coderv1alpha1.CoderWorkspaceProxy)
-	if !ok {
-		return nil
-	}
+	proxy := obj.(*coderv1alpha1.CoderWorkspaceProxy)
 	token := coderv1alpha1.TokenSecretReference{Name: resources.ProxyTokenSecretName(proxy)}
 	if ref := proxy.Spec.ProxySessionTokenSecretRef; ref != nil {
 		token = *ref

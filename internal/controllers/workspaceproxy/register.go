@@ -15,10 +15,12 @@ import (
 )
 
 func (r *Reconciler) register(ctx context.Context, s *scope) error {
-	healthy, err := r.podsReady(ctx, s)
+	d, err := s.OwnDeployment(ctx, r.kit.Client)
 	if err != nil {
 		return err
 	}
+	// If all pods are ready, Coder accepts their token.
+	healthy := d != nil && framework.RolledOut(d) && d.Status.AvailableReplicas >= ptr.Deref(d.Spec.Replicas, 1)
 	result, err := r.registrar.Ensure(ctx, registration.Request{Proxy: s.proxy.DeepCopy(), AccessURL: s.accessURL(), Healthy: healthy})
 	r.kit.TellAll(&s.Pass, result.Events)
 	if err != nil {
@@ -32,17 +34,6 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 		return err
 	}
 	return r.kit.WaitForCache(ctx, s.proxy.Namespace, result.TokenRef.Name, result.TokenVersion)
-}
-
-// podsReady reports whether pods exist and all of them are ready, which shows that Coder accepts
-// their token.
-func (r *Reconciler) podsReady(ctx context.Context, s *scope) (bool, error) {
-	d, err := s.OwnDeployment(ctx, r.kit.Client)
-	if err != nil || d == nil {
-		return false, err
-	}
-	wanted := ptr.Deref(d.Spec.Replicas, 1)
-	return framework.RolledOut(d) && d.Status.AvailableReplicas >= wanted, nil
 }
 
 // unregister removes the registration while the finalizer keeps the proxy. If Coder does not answer

@@ -50,11 +50,6 @@ func (a *account) known() bool { return a.annotation(AnnotationAccountID) != "" 
 // madeBy returns how the account is, or was, created: BootstrapFirstUser or BootstrapAdminJob.
 func (a *account) madeBy() string { return a.annotation(AnnotationBootstrap) }
 
-func (p *pass) loadAccount(ctx context.Context, secretName string) (*account, error) {
-	secret, err := p.ownSecret(ctx, secretName)
-	return readAccount(secret), err
-}
-
 // saveAccount writes an account with a new password. It replaces an existing account in the Secret.
 func (p *pass) saveAccount(ctx context.Context, old *account, secretName, username, email string, annotations map[string]string) (*account, error) {
 	password, err := p.random()
@@ -78,7 +73,8 @@ func (p *pass) saveAccount(ctx context.Context, old *account, secretName, userna
 
 // credentials reads the operator's own account. It returns nil if the Secret does not exist.
 func (p *pass) credentials(ctx context.Context) (*account, error) {
-	return p.loadAccount(ctx, CredentialsSecretName(p.cp))
+	secret, err := p.ownSecret(ctx, CredentialsSecretName(p.cp))
+	return readAccount(secret), err
 }
 
 // newCredentials writes credentials for an account that does not exist yet. The first user has the
@@ -168,9 +164,16 @@ func (p *pass) initialAdmin(ctx context.Context, token *storedToken) (note strin
 	case InitialAdminExists:
 		return p.existsNote(), nil
 	}
-	admin, err := p.adminAccount(ctx)
+	secret, err := p.ownSecret(ctx, InitialAdminSecretName(p.cp))
 	if err != nil {
 		return "", err
+	}
+	// The Secret is written before the account exists. Until then, it follows the spec.
+	admin := readAccount(secret)
+	if !admin.complete() || admin.username != p.adminName() || admin.email != p.adminEmail() {
+		if admin, err = p.saveAccount(ctx, admin, InitialAdminSecretName(p.cp), p.adminName(), p.adminEmail(), nil); err != nil {
+			return "", err
+		}
 	}
 	settled, err := p.createAdmin(ctx, token, admin)
 	if err != nil {
@@ -197,20 +200,6 @@ func (p *pass) existsNote() string {
 		p.adminName(), p.adminEmail())
 }
 
-// adminAccount writes the Secret before the account exists. Until the account exists, it updates
-// the Secret when the spec changes.
-func (p *pass) adminAccount(ctx context.Context) (*account, error) {
-	name := InitialAdminSecretName(p.cp)
-	admin, err := p.loadAccount(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if admin.complete() && admin.username == p.adminName() && admin.email == p.adminEmail() {
-		return admin, nil
-	}
-	return p.saveAccount(ctx, admin, name, p.adminName(), p.adminEmail(), nil)
-}
-
 func (p *pass) adminName() string { return cmp.Or(p.cp.Spec.InitialAdmin.Username, "admin") }
 
 func (p *pass) adminEmail() string {
@@ -234,30 +223,21 @@ func (p *pass) createAdmin(ctx context.Context, token *storedToken, admin *accou
 		OrganizationIDs: []uuid.UUID{org.ID},
 	})
 	if coderd.IsConflict(err) {
-		ours, err := p.opens(ctx, admin)
-		if err != nil || !ours {
-			return InitialAdminExists, err
+		s, err := p.open(ctx, admin)
+		switch {
+		case coderd.IsUnauthorized(err):
+			return InitialAdminExists, nil
+		case err != nil:
+			return "", p.adminRefused(err)
 		}
+		s.end(ctx)
 	} else if err != nil {
 		return "", p.adminRefused(err)
 	}
-	if err := api.SetRoles(ctx, admin.username, []string{roleOwner}); err != nil {
+	if err := api.SetRoles(ctx, admin.username, []string{"owner"}); err != nil {
 		return "", p.adminRefused(err)
 	}
 	return InitialAdminCreated, nil
-}
-
-// opens reports whether Coder accepts the credentials of an account.
-func (p *pass) opens(ctx context.Context, a *account) (bool, error) {
-	s, err := p.open(ctx, a)
-	switch {
-	case coderd.IsUnauthorized(err):
-		return false, nil
-	case err != nil:
-		return false, p.adminRefused(err)
-	}
-	s.end(ctx)
-	return true, nil
 }
 
 // adminRefused returns ReasonInvalidSpec if Coder rejects the values of spec.initialAdmin.

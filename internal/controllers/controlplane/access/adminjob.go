@@ -37,19 +37,29 @@ func (p *pass) accountByJob(ctx context.Context, creds *account) (*session, erro
 			return nil, err
 		}
 	}
-	job, err := p.currentJob(ctx)
-	if err != nil {
+	job, err := p.readJob(ctx)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if job != nil && podproblem.JobEnd(job) == "" {
+	case job == nil:
+	case !job.DeletionTimestamp.IsZero():
+		return nil, ensure.Waits(coderv1alpha1.ReasonAdminJobRunning, soon, "waiting for an older Job %q to be gone", job.Name)
+	case job.Annotations[AnnotationGeneration] != p.generation():
+		// The change may have fixed the cause of a failure.
+		return nil, p.restartJob(ctx, "the spec changed")
+	case podproblem.JobEnd(job) == "":
 		return nil, jobRunning(job)
-	}
-	if job != nil && fresh {
+	case fresh:
 		// The Job created, or tried to create, an account with older credentials.
 		return nil, p.restartJob(ctx, "its credentials changed")
 	}
-	if until := retryAt(creds, job, p.Clock.Now()); p.Clock.Now().Before(until) {
-		return nil, p.jobFailed(ctx, creds, job, until.Sub(p.Clock.Now()))
+	recorded := job != nil && creds.annotation(AnnotationFailedJob) == string(job.UID)
+	if recorded {
+		// An invalid time is zero. Another replica, whose clock may be ahead, may have written it.
+		at, _ := time.Parse(time.RFC3339, creds.annotation(AnnotationJobRetryAt))
+		if left := at.Sub(p.Clock.Now()); left > 0 && left <= 2*lastJobRetry {
+			return nil, p.jobFailed(ctx, creds, job, left)
+		}
 	}
 	if !fresh {
 		s, err := p.login(ctx, creds)
@@ -60,7 +70,7 @@ func (p *pass) accountByJob(ctx context.Context, creds *account) (*session, erro
 	if job == nil {
 		return nil, p.startJob(ctx)
 	}
-	if creds.annotation(AnnotationFailedJob) != string(job.UID) {
+	if !recorded {
 		return nil, p.noteFailure(ctx, creds, job)
 	}
 	return nil, p.restartJob(ctx, "it failed before")
@@ -72,22 +82,6 @@ func (p *pass) restartJob(ctx context.Context, why string) error {
 		return err
 	}
 	return ensure.Waits(coderv1alpha1.ReasonAdminJobRunning, time.Second, "the Job that creates the operator's account is being restarted: %s", why)
-}
-
-// currentJob returns the Job, or nil if there is none. It deletes a Job that was created from an
-// older generation of the spec, because the spec change may have fixed the cause of a failure.
-func (p *pass) currentJob(ctx context.Context) (*batchv1.Job, error) {
-	job, err := p.readJob(ctx)
-	if err != nil || job == nil {
-		return nil, err
-	}
-	if !job.DeletionTimestamp.IsZero() {
-		return nil, ensure.Waits(coderv1alpha1.ReasonAdminJobRunning, soon, "waiting for an older Job %q to be gone", job.Name)
-	}
-	if job.Annotations[AnnotationGeneration] == p.generation() {
-		return job, nil
-	}
-	return nil, p.restartJob(ctx, "the spec changed")
 }
 
 func (p *pass) readJob(ctx context.Context) (*batchv1.Job, error) {
@@ -153,28 +147,12 @@ func (p *pass) noteFailure(ctx context.Context, creds *account, job *batchv1.Job
 	return stopped
 }
 
-// retryAt returns the time at which a failed Job is tried again. It is zero if the failure is not
-// recorded yet.
-func retryAt(creds *account, job *batchv1.Job, now time.Time) time.Time {
-	if job == nil || creds.annotation(AnnotationFailedJob) != string(job.UID) {
-		return time.Time{}
-	}
-	at, err := time.Parse(time.RFC3339, creds.annotation(AnnotationJobRetryAt))
-	// Another replica, whose clock may be ahead, may have written it.
-	if err != nil || at.After(now.Add(2*lastJobRetry)) {
-		return time.Time{}
-	}
-	return at
-}
-
 func jobRunning(job *batchv1.Job) error {
 	return ensure.Waits(coderv1alpha1.ReasonAdminJobRunning, soon,
 		"Coder already has users; Job %q is creating the operator's account", job.Name)
 }
 
 func (p *pass) generation() string { return strconv.FormatInt(p.cp.Generation, 10) }
-
-const longestQuote = 200
 
 // jobFailed returns an error with the reason why a Job created no working account, and how to fix
 // it.
@@ -193,7 +171,21 @@ func (p *pass) jobFailed(ctx context.Context, creds *account, job *batchv1.Job, 
 // jobCause derives the cause of a failed Job from the termination message of its container, or else
 // from the Job's condition.
 func (p *pass) jobCause(ctx context.Context, creds *account, job *batchv1.Job) string {
-	said := p.lastOutput(ctx, job)
+	pods := &corev1.PodList{}
+	err := p.Client.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}, client.Limit(20))
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("Could not list the pods of a failed Job", "job", job.Name, "error", err.Error())
+	}
+	said := ""
+	for i := range pods.Items {
+		for _, c := range pods.Items[i].Status.ContainerStatuses {
+			for _, state := range []corev1.ContainerState{c.State, c.LastTerminationState} {
+				if state.Terminated != nil && state.Terminated.Message != "" {
+					said = state.Terminated.Message
+				}
+			}
+		}
+	}
 	switch {
 	case strings.Contains(said, "duplicate key") && strings.Contains(said, "users"):
 		return fmt.Sprintf("a user named %q exists already and has another password; delete Secret %q, and the operator uses another name",
@@ -214,28 +206,6 @@ func (p *pass) jobCause(ctx context.Context, creds *account, job *batchv1.Job) s
 	return fmt.Sprintf("see `kubectl logs -n %s job/%s`", job.Namespace, job.Name)
 }
 
-// lastOutput returns the termination message of the Job's container, or an empty string if there is
-// none.
-func (p *pass) lastOutput(ctx context.Context, job *batchv1.Job) string {
-	pods := &corev1.PodList{}
-	err := p.Client.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}, client.Limit(20))
-	if err != nil {
-		log.FromContext(ctx).V(1).Info("Could not list the pods of a failed Job", "job", job.Name, "error", err.Error())
-		return ""
-	}
-	said := ""
-	for i := range pods.Items {
-		for _, c := range pods.Items[i].Status.ContainerStatuses {
-			for _, state := range []corev1.ContainerState{c.State, c.LastTerminationState} {
-				if state.Terminated != nil && state.Terminated.Message != "" {
-					said = state.Terminated.Message
-				}
-			}
-		}
-	}
-	return said
-}
-
 // quotable returns the last line of a container's message. It returns an empty string if the line
 // may contain a secret: a URL, which may include a password, or the password itself.
 func quotable(said, password string) string {
@@ -247,7 +217,7 @@ func quotable(said, password string) string {
 			return ""
 		}
 	}
-	if strings.Contains(line, password) || len(line) > longestQuote {
+	if strings.Contains(line, password) || len(line) > 200 {
 		return ""
 	}
 	return line

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -27,7 +28,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	if err != nil {
 		return err
 	}
-	verified, err := p.verify(ctx, token, lifeOf)
+	verified, err := p.verify(ctx, token, true)
 	switch {
 	case coderd.IsUnauthorized(err):
 		return ensure.Fails(coderv1alpha1.ReasonTokenRefused, retrySecret,
@@ -41,41 +42,32 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	}
 	p.result.TokenRef = &ref
 	p.result.RequeueAfter = recheck
-	if err := p.withdrawToken(ctx, ours); err != nil {
-		return err
+	if ours != nil {
+		// The account stays, for the case that the token is removed from the spec.
+		creds, err := p.secrets.GetMine(ctx, CredentialsSecretName(p.cp))
+		if err == nil {
+			err = p.takeBack(ctx, ours, creds)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	p.reportLife(verified.life, ref)
-	return nil
-}
-
-// lifeOf reads when a token expires. It returns the zero value if the token lacks the permission to
-// read that.
-func lifeOf(ctx context.Context, api *coderd.Client, token string) (coderd.TokenInfo, error) {
-	life, err := api.OwnKey(ctx, coderd.TokenID(token))
-	if coderd.IsNotFound(err) || coderd.IsForbidden(err) {
-		return coderd.TokenInfo{}, nil
-	}
-	return life, err
-}
-
-// reportLife reports a token that Coder accepts. It warns during the last third of the token's
-// lifetime, but not earlier than warnBefore before the token expires. Since Coder 2.34.3, using a
-// token no longer extends its lifetime.
-func (p *pass) reportLife(life coderd.TokenInfo, ref coderv1alpha1.TokenSecretReference) {
 	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, "Coder accepts the token of spec.operatorAccess.tokenSecretRef")
-	if life.ExpiresAt.IsZero() {
-		return
+	if verified.life.ExpiresAt.IsZero() {
+		return nil
 	}
-	expires := life.ExpiresAt.UTC().Truncate(time.Second)
+	expires := verified.life.ExpiresAt.UTC().Truncate(time.Second)
 	p.result.ExpiresAt = &expires
-	warnAt := expires.Add(-min(warnBefore, expires.Sub(life.CreatedAt.Truncate(time.Second))/3))
+	warnAt := expires.Add(-min(warnBefore, expires.Sub(verified.life.CreatedAt.Truncate(time.Second))/3))
+	// Since Coder 2.34.3, using a token no longer extends its lifetime.
 	if left := warnAt.Sub(p.Clock.Now()); left > 0 {
 		p.result.RequeueAfter = min(p.result.RequeueAfter, left)
-		return
+		return nil
 	}
 	p.result.Ready(coderv1alpha1.ReasonTokenExpiring, fmt.Sprintf(
 		"Coder accepts the token in key %q of Secret %q (spec.operatorAccess.tokenSecretRef), but it expires at %s; put a new token there before that",
 		ref.Key, ref.Name, expires.Format(time.RFC3339)))
+	return nil
 }
 
 // givenToken reads the token from the spec. It must not be one of the operator's own tokens, which the
@@ -88,7 +80,7 @@ func (p *pass) givenToken(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 	case secret == nil:
 		return "", ensure.Fails(coderv1alpha1.ReasonTokenSecretMissing, retrySecret,
 			"Secret %q (spec.operatorAccess.tokenSecretRef) does not exist in namespace %q; create it, or remove tokenSecretRef", ref.Name, p.cp.Namespace)
-	case p.isTokenSecret(secret):
+	case metav1.HasAnnotation(secret.ObjectMeta, AnnotationTokenID) && p.secrets.Mine(secret):
 		return "", ensure.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,
 			"spec.operatorAccess.tokenSecretRef names Secret %q, which the operator created itself; "+
 				"remove tokenSecretRef, or use your own Secret", ref.Name)

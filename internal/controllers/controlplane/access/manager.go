@@ -74,7 +74,18 @@ type Request struct {
 // backoff; everything else is in the Result.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
-	err := p.result.Finish(p.ensure(ctx))
+	var err error
+	switch access := p.cp.Spec.OperatorAccess; {
+	case access.Disabled:
+		if err = p.withdraw(ctx); err == nil {
+			p.result.Ready(coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set; the operator holds no token and no credentials")
+		}
+	case access.TokenSecretRef != nil:
+		err = p.given(ctx, *access.TokenSecretRef)
+	default:
+		err = p.own(ctx)
+	}
+	err = p.result.Finish(err)
 	return p.result, err
 }
 
@@ -99,18 +110,6 @@ func (m *Manager) newPass(req Request) *pass {
 		Client: m.Client, Owner: req.ControlPlane, Kind: "CoderControlPlane", Noun: "control plane",
 		Labels: coderv1alpha1.ControlPlaneLabels(req.ControlPlane.Name),
 	}}
-}
-
-func (p *pass) ensure(ctx context.Context) error {
-	access := p.cp.Spec.OperatorAccess
-	switch {
-	case access.Disabled:
-		return p.disabled(ctx)
-	case access.TokenSecretRef != nil:
-		return p.given(ctx, *access.TokenSecretRef)
-	default:
-		return p.own(ctx)
-	}
 }
 
 // connect returns a client for this control plane's Coder. The token may be empty.

@@ -27,15 +27,6 @@ func (m *Manager) Revoke(ctx context.Context, req Request) (Result, error) {
 	return p.result, err
 }
 
-// disabled reports Ready once nothing is left of the operator's access.
-func (p *pass) disabled(ctx context.Context) error {
-	if err := p.withdraw(ctx); err != nil {
-		return err
-	}
-	p.result.Ready(coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set; the operator holds no token and no credentials")
-	return nil
-}
-
 // withdraw revokes the tokens and deletes the Secrets with the token and the credentials.
 func (p *pass) withdraw(ctx context.Context) error {
 	p.Forget(p.cp.UID)
@@ -59,39 +50,18 @@ func (p *pass) withdraw(ctx context.Context) error {
 	return p.secrets.Delete(ctx, creds)
 }
 
-// withdrawToken revokes a token that the operator created and keeps its account, which is used
-// again if the token is removed from the spec.
-func (p *pass) withdrawToken(ctx context.Context, token *corev1.Secret) error {
-	if token == nil {
-		return nil
-	}
-	creds, err := p.secrets.GetMine(ctx, CredentialsSecretName(p.cp))
-	if err != nil {
-		return err
-	}
-	return p.takeBack(ctx, token, creds)
-}
-
 // takeBack deletes the operator's tokens in Coder, and then the Secret with the token, which may be
-// nil.
+// nil. It uses the stored token, which it deletes last, or the credentials if Coder refuses the token.
+// If Coder refuses the credentials as well, no token is left that works.
 func (p *pass) takeBack(ctx context.Context, token, creds *corev1.Secret) error {
-	if err := p.revokeTokens(ctx, token, creds); err != nil || token == nil {
+	done, err := p.revokeWith(ctx, readToken(token))
+	if account := readAccount(creds); err == nil && !done && account.complete() {
+		err = p.revokeByLogin(ctx, account)
+	}
+	if err != nil || token == nil {
 		return err
 	}
 	return p.secrets.Delete(ctx, token)
-}
-
-// revokeTokens deletes the operator's tokens in Coder. It uses the stored token, which it deletes
-// last, or the credentials if Coder refuses the token. If Coder refuses the credentials as well,
-// no token is left that works.
-func (p *pass) revokeTokens(ctx context.Context, token, creds *corev1.Secret) error {
-	if done, err := p.revokeWith(ctx, readToken(token)); done || err != nil {
-		return err
-	}
-	if creds == nil || !readAccount(creds).complete() {
-		return nil
-	}
-	return p.revokeByLogin(ctx, readAccount(creds))
 }
 
 // revokeWith uses the token itself. It returns done=false if Coder refuses the token.

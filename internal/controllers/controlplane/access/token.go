@@ -14,8 +14,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
 )
 
-const roleOwner = "owner"
-
 // storedToken is the parsed content of the token Secret.
 type storedToken struct {
 	secret          *corev1.Secret
@@ -53,18 +51,8 @@ func readToken(secret *corev1.Secret) *storedToken {
 	return t
 }
 
-// isTokenSecret reports whether this control plane owns a Secret and the Secret holds a token that
-// the operator created.
-func (p *pass) isTokenSecret(secret *corev1.Secret) bool {
-	_, marked := secret.Annotations[AnnotationTokenID]
-	return marked && p.secrets.Mine(secret)
-}
-
-// verify asks Coder for the user of the token, unless the answer is cached. readLife reads the
-// token's expiry; it may be nil.
-func (p *pass) verify(
-	ctx context.Context, token string, readLife func(context.Context, *coderd.Client, string) (coderd.TokenInfo, error),
-) (verification, error) {
+// verify asks Coder for the user of the token, and for its expiry if wanted, unless the answer is cached.
+func (p *pass) verify(ctx context.Context, token string, expiry bool) (verification, error) {
 	now, about := p.Clock.Now(), ensure.DigestOf(p.req.URL, token, fmt.Sprint(p.req.Quarantined))
 	if known, ok := p.verified.Get(p.cp.UID, about, now); ok {
 		return known.Value, nil
@@ -75,8 +63,12 @@ func (p *pass) verify(
 	}
 	var v verification
 	v.user, err = api.Me(ctx)
-	if err == nil && readLife != nil {
-		v.life, err = readLife(ctx, api, token)
+	if err == nil && expiry {
+		v.life, err = api.OwnKey(ctx, coderd.TokenID(token))
+		if coderd.IsNotFound(err) || coderd.IsForbidden(err) {
+			// The token lacks the permission to read that.
+			v.life, err = coderd.TokenInfo{}, nil
+		}
 	}
 	if err != nil {
 		p.Forget(p.cp.UID)
@@ -186,8 +178,6 @@ func describeToken(what string, t *storedToken) string {
 	return fmt.Sprintf("%s token %q of user %q in Coder; it expires at %s", what, t.name, t.user, t.expires.Format(time.RFC3339))
 }
 
-const acceptedMessage = "Coder accepts the operator's token"
-
 // own creates and maintains a token of the operator's own account.
 func (p *pass) own(ctx context.Context) error {
 	secret, err := p.ownSecret(ctx, TokenSecretName(p.cp))
@@ -203,7 +193,7 @@ func (p *pass) own(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, acceptedMessage+note)
+	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, "Coder accepts the operator's token"+note)
 	return nil
 }
 
@@ -211,7 +201,7 @@ func (p *pass) own(ctx context.Context) error {
 func (p *pass) tokenAccess(ctx context.Context, stored *storedToken) (*storedToken, error) {
 	if stored.usable() {
 		p.useToken(stored)
-		verified, err := p.verify(ctx, stored.value, nil)
+		verified, err := p.verify(ctx, stored.value, false)
 		switch {
 		case err == nil:
 			return p.keepFresh(ctx, stored, verified.user)
@@ -254,21 +244,16 @@ func (p *pass) keepFresh(ctx context.Context, stored *storedToken, user coderd.U
 			return nil, err
 		}
 	}
-	return stored, p.finishRotation(ctx, api, stored)
-}
-
-// finishRotation deletes the replaced token. Until that is done, its id is in an annotation of the
-// Secret.
-func (p *pass) finishRotation(ctx context.Context, api *coderd.Client, stored *storedToken) error {
+	// Until the replaced token is deleted, its id is in an annotation of the Secret.
 	previous := stored.secret.Annotations[AnnotationPreviousTokenID]
 	if previous == "" {
-		return nil
+		return stored, nil
 	}
 	if err := api.DeleteToken(ctx, coderd.Me, previous); err != nil && !coderd.IsNotFound(err) {
-		return answered(coderv1alpha1.ReasonTokenRefused, err)
+		return stored, answered(coderv1alpha1.ReasonTokenRefused, err)
 	}
 	ensure.Annotate(stored.secret, map[string]string{AnnotationPreviousTokenID: ""})
-	return p.secrets.Save(ctx, stored.secret)
+	return stored, p.secrets.Save(ctx, stored.secret)
 }
 
 func (p *pass) useToken(stored *storedToken) {

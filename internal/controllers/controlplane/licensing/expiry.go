@@ -30,32 +30,25 @@ func (p *pass) judge(v verdict) *ensure.Stop {
 	case p.text == "":
 		return nil
 	case v.refused != "":
-		return p.refused(v)
+		message := "Coder does not accept the license of spec.licenseSecretRef: " + v.refused
+		if passed(p.end(), p.now) {
+			message += "; it has expired (status.licenseExpiresAt)"
+		}
+		return ensure.Fails(coderv1alpha1.ReasonInvalidLicense, 0, "%s; put a valid one into the Secret%s", message, v.keeps())
 	}
 	since := v.since
 	p.result.AppliedAt, p.result.Hash = &since, hash(p.text)
-	return p.term(v)
-}
-
-func (p *pass) refused(v verdict) *ensure.Stop {
-	message := "Coder does not accept the license of spec.licenseSecretRef: " + v.refused
-	if end := p.end(); end != nil && !p.now.Before(*end) {
-		message += "; it has expired (status.licenseExpiresAt)"
-	}
-	message += "; put a valid one into the Secret"
-	return ensure.Fails(coderv1alpha1.ReasonInvalidLicense, 0, "%s", message+v.keeps())
-}
-
-// term reports the state of the license's term: expired, in its grace period, expiring, not begun
-// or valid. It also schedules the next change of that state.
-func (p *pass) term(v verdict) *ensure.Stop {
+	// The state of the term schedules its next change.
 	whose := ""
 	if !v.ours {
 		whose = "; the operator did not add it, so it stays in Coder when spec.licenseSecretRef changes"
 	}
 	const renew = "; put a new license into the Secret of spec.licenseSecretRef"
 	expires, ends := p.claims.ExpiresAt, p.end()
-	days := p.notice()
+	days := notice
+	if p.claims.Trial {
+		days = trialNotice
+	}
 	switch {
 	case passed(ends, p.now):
 		return ensure.Fails(coderv1alpha1.ReasonLicenseExpired, 0, "%s",
@@ -85,13 +78,6 @@ func (v verdict) keeps() string {
 		return "; the previous license stays until then"
 	}
 	return ""
-}
-
-func (p *pass) notice() time.Duration {
-	if p.claims.Trial {
-		return trialNotice
-	}
-	return notice
 }
 
 // end returns the time after which the license no longer applies: the end of the grace period, or

@@ -194,7 +194,7 @@ func TestALicenseThatEndsDuringAPass(t *testing.T) {
 		client, err := coderd.New(coderd.Config{URL: f.Coder.URL, Token: f.token, Transport: ensuretest.Before(at, func() { f.Forward(2 * time.Second) })})
 		f.Must(err)
 		req := f.request()
-		req.Connect = func(context.Context) (Coder, error) { return client, nil }
+		req.Connect = func(context.Context) (*coderd.Client, error) { return client, nil }
 		result, err := f.manager.Ensure(f.Ctx, req)
 		f.Must(err)
 		f.own = result.Own

@@ -61,7 +61,7 @@ func (f *fixture) request() Request {
 	f.Must(err)
 	return Request{
 		Key: "uid", Instance: f.instance, License: f.license, Unread: f.unread, Own: slices.Clone(f.own),
-		Connect: func(context.Context) (Coder, error) { return client, f.connectErr },
+		Connect: func(context.Context) (*coderd.Client, error) { return client, f.connectErr },
 		Record:  func(_ context.Context, own []string) error { return f.record(own) },
 	}
 }
@@ -179,17 +179,6 @@ func license(days int) string {
 	return coderdtest.NewLicense(coderdtest.License{
 		FeatureSet: "premium", NotBefore: begin.AddDate(-1, 0, 0), Expires: begin.AddDate(0, 0, days), GraceEnds: begin.AddDate(0, 0, days+10),
 	})
-}
-
-// late is a Coder to which a license is added between the list and the upload.
-type late struct {
-	Coder
-	arrive func()
-}
-
-func (l *late) AddLicense(ctx context.Context, text string) (coderd.License, error) {
-	l.arrive()
-	return l.Coder.AddLicense(ctx, text)
 }
 
 // noUUID returns a license in the old format, without a UUID.

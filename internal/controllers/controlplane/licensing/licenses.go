@@ -55,7 +55,12 @@ func (p *pass) ensureHeld(ctx context.Context) (*ensure.Stop, error) {
 		if err != nil {
 			return nil, answers.Stop(err)
 		}
-		known = p.remember(v)
+		until := p.now.Add(DefaultRest)
+		if v.waitsForTerm && p.claims.NotBefore.Before(until) {
+			until = *p.claims.NotBefore
+		}
+		known = ensure.Entry[verdict]{Value: v, Digest: p.digest(), Until: until}
+		p.held.Put(p.req.Key, known)
 	}
 	p.wake(known.Until)
 	return p.judge(known.Value), nil
@@ -64,17 +69,6 @@ func (p *pass) ensureHeld(ctx context.Context) (*ensure.Stop, error) {
 // digest identifies everything on which the licenses in Coder depend.
 func (p *pass) digest() ensure.Digest {
 	return ensure.DigestOf(append([]string{p.req.Instance, p.text}, p.own...)...)
-}
-
-// remember caches the verdict, at most until the license's term begins.
-func (p *pass) remember(v verdict) ensure.Entry[verdict] {
-	until := p.now.Add(DefaultRest)
-	if v.waitsForTerm && p.claims.NotBefore.Before(until) {
-		until = *p.claims.NotBefore
-	}
-	known := ensure.Entry[verdict]{Value: v, Digest: p.digest(), Until: until}
-	p.held.Put(p.req.Key, known)
-	return known
 }
 
 // bring uploads the license to Coder, and removes the operator's licenses that it replaces.
@@ -139,12 +133,25 @@ func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) 
 	case coderd.IsConflict(err):
 		// The license was added after the list was read: by an earlier attempt of ours that Coder
 		// completed late, which is in the record, or by someone else.
-		return p.findAgain(ctx, recorded, err)
+		again, errList := p.list(ctx)
+		if errList != nil {
+			return verdict{}, errList
+		}
+		v, ok := p.find(again)
+		if !ok {
+			return verdict{}, err
+		}
+		v.ours = recorded
+		return v, nil
 	case err != nil:
 		return verdict{}, err
 	}
 	p.result.Applied = true
-	p.result.Events.Normal(coderv1alpha1.ReasonLicenseAdded, "added the license of spec.licenseSecretRef to Coder"+until(p.claims.ExpiresAt))
+	message := "added the license of spec.licenseSecretRef to Coder"
+	if expires := p.claims.ExpiresAt; expires != nil {
+		message += ", which expires on " + expires.UTC().Format(time.DateOnly)
+	}
+	p.result.Events.Normal(coderv1alpha1.ReasonLicenseAdded, message)
 	return verdict{held: true, ours: true, since: added.UploadedAt}, nil
 }
 
@@ -152,19 +159,6 @@ func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) 
 func (p *pass) change() {
 	p.changed = true
 	p.Forget(p.req.Key)
-}
-
-func (p *pass) findAgain(ctx context.Context, ours bool, conflict error) (verdict, error) {
-	held, err := p.list(ctx)
-	if err != nil {
-		return verdict{}, err
-	}
-	v, ok := p.find(held)
-	if !ok {
-		return verdict{}, conflict
-	}
-	v.ours = ours
-	return v, nil
 }
 
 func (p *pass) find(held []coderd.License) (verdict, bool) {
@@ -209,8 +203,8 @@ func hash(text string) string {
 
 // words returns Coder's message and details, without the name of the failed operation.
 func words(err error) string {
-	var own *coderd.Error
-	if !errors.As(err, &own) {
+	own, ok := errors.AsType[*coderd.Error](err)
+	if !ok {
 		return err.Error()
 	}
 	said := strings.TrimRight(own.Message, ".!")
@@ -221,11 +215,4 @@ func words(err error) string {
 		said += "; " + f.Field + ": " + strings.TrimRight(f.Detail, ".")
 	}
 	return said
-}
-
-func until(t *time.Time) string {
-	if t == nil {
-		return ""
-	}
-	return ", which expires on " + t.UTC().Format(time.DateOnly)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure/ensuretest"
@@ -87,11 +88,11 @@ func TestALicenseThatComesWhileOursIsOnItsWay(t *testing.T) {
 			// An earlier attempt was recorded, and Coder completed it late.
 			req.Own = []string{identityOf(t, text)}
 		}
-		connect := req.Connect
-		req.Connect = func(ctx context.Context) (Coder, error) {
-			coder, err := connect(ctx)
-			return &late{Coder: coder, arrive: func() { f.Coder.AddLicense(text) }}, err
-		}
+		// Between the list and the upload.
+		arrive := ensuretest.Before(1, func() { f.Coder.AddLicense(text) })
+		client, err := coderd.New(coderd.Config{URL: f.Coder.URL, Token: f.token, Transport: arrive})
+		f.Must(err)
+		req.Connect = func(context.Context) (*coderd.Client, error) { return client, nil }
 		result, err := f.manager.Ensure(t.Context(), req)
 		if err != nil || result.State != ensure.Ready || result.Applied || slices.Contains(result.Own, identityOf(t, text)) != lost {
 			t.Errorf("recorded before: %t: %+v, %v", lost, result, err)

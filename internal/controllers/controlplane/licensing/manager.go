@@ -39,14 +39,6 @@ var answers = ensure.Answers{
 	Other:        ensure.Answer{Reason: coderv1alpha1.ReasonError, After: retryFailed},
 }
 
-// Coder is the subset of coderd.Client that this package uses. The token must belong to an owner.
-type Coder interface {
-	Licenses(ctx context.Context) ([]coderd.License, error)
-	AddLicense(ctx context.Context, text string) (coderd.License, error)
-	DeleteLicense(ctx context.Context, id int32) error
-	Entitlements(ctx context.Context) (coderd.Entitlements, error)
-}
-
 // Manager reconciles licenses. Clock is required. One Manager serves all control planes and is safe
 // for concurrent use with different control planes.
 type Manager struct {
@@ -74,8 +66,8 @@ type Request struct {
 	Own []string
 	// Record stores Own before a license is uploaded to Coder.
 	Record func(ctx context.Context, own []string) error
-	// Connect returns a client for Coder. It is called only if no cached response can be used.
-	Connect func(ctx context.Context) (Coder, error)
+	// Connect returns a client for Coder with the token of an owner. It is called only if no cached response can be used.
+	Connect func(ctx context.Context) (*coderd.Client, error)
 }
 
 // Allowance is what the licenses of a Coder allow, in the values of the API.
@@ -114,7 +106,23 @@ type Result struct {
 // with backoff; everything else is in the Result.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	p := &pass{Manager: m, req: req, now: m.Clock.Now(), own: slices.Clone(req.Own)}
-	return p.finish(p.ensure(ctx))
+	p.result.RequeueAfter = DefaultRest
+	stop, err := p.ensureHeld(ctx)
+	if err == nil {
+		err = p.readEntitlements(ctx)
+		if stop != nil {
+			err = stop
+		}
+	}
+	p.result.Own = p.own
+	rest := p.result.RequeueAfter
+	err = p.result.Finish(err)
+	p.result.RequeueAfter = ensure.Sooner(rest, p.result.RequeueAfter)
+	p.result.Message = p.silenced(p.result.Message)
+	for i := range p.result.Events {
+		p.result.Events[i].Message = p.silenced(p.result.Events[i].Message)
+	}
+	return p.result, err
 }
 
 // Forget drops the cached responses for a control plane.
@@ -138,10 +146,10 @@ type pass struct {
 	// changed reports that this pass asked Coder to add or remove a license.
 	changed bool
 	// connected is the client for Coder. It is nil until the first call.
-	connected Coder
+	connected *coderd.Client
 }
 
-func (p *pass) coder(ctx context.Context) (Coder, error) {
+func (p *pass) coder(ctx context.Context) (*coderd.Client, error) {
 	if p.connected == nil {
 		connected, err := p.req.Connect(ctx)
 		if err != nil {
@@ -150,32 +158,6 @@ func (p *pass) coder(ctx context.Context) (Coder, error) {
 		p.connected = connected
 	}
 	return p.connected, nil
-}
-
-func (p *pass) ensure(ctx context.Context) error {
-	p.result.RequeueAfter = DefaultRest
-	stop, err := p.ensureHeld(ctx)
-	if err != nil {
-		return err
-	}
-	err = p.readEntitlements(ctx)
-	if stop != nil {
-		return stop
-	}
-	return err
-}
-
-// finish returns the Result of a pass that may have been stopped.
-func (p *pass) finish(err error) (Result, error) {
-	p.result.Own = p.own
-	rest := p.result.RequeueAfter
-	err = p.result.Finish(err)
-	p.result.RequeueAfter = ensure.Sooner(rest, p.result.RequeueAfter)
-	p.result.Message = p.silenced(p.result.Message)
-	for i := range p.result.Events {
-		p.result.Events[i].Message = p.silenced(p.result.Events[i].Message)
-	}
-	return p.result, err
 }
 
 // silenced removes the text of the license from a message.

@@ -88,29 +88,24 @@ func hasName(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(other, name) })
 }
 
-// choice is the name of a new key.
-type choice struct {
-	name string
-	// taken is set instead of name if a key of another owner has the wanted name.
-	taken string
-}
-
 // choose returns the first name that no key has. The spec asks for the first name, so if a key of
 // another owner has it, choose returns that name as taken, unless the operator had a key here before:
 // after a restore of Coder's database, a key that was replaced may have the name. The operator itself
-// chose the further names, so a further name that is in use is skipped. An empty choice means that all
+// chose the further names, so a further name that is in use is skipped. An empty name means that all
 // names are in use.
-func choose(w wanted, keys []coderd.ProvisionerKey, s *stored) choice {
+func choose(w wanted, keys []coderd.ProvisionerKey, s *stored) (name string, taken bool) {
+	is := func(r Record) bool { return r.OrganizationID == w.org.ID.String() && hasName(w.names, r.Name) }
+	had := s.record != nil && is(*s.record) || slices.ContainsFunc(s.replaced, is)
 	for i, name := range w.names {
 		k := named(keys, name)
 		switch {
 		case k == nil:
-			return choice{name: name}
-		case i == 0 && !s.knows(k.ID.String()) && !s.had(w):
-			return choice{taken: name}
+			return name, false
+		case i == 0 && !s.knows(k.ID.String()) && !had:
+			return name, true
 		}
 	}
-	return choice{}
+	return "", false
 }
 
 func named(keys []coderd.ProvisionerKey, name string) *coderd.ProvisionerKey {
@@ -134,17 +129,14 @@ func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why st
 	if err != nil {
 		return p.answered(err)
 	}
-	if err := p.makeStored(); err != nil {
-		return err
-	}
 	if err := p.recoverLost(ctx, keys); err != nil {
 		return err
 	}
-	picked := choose(w, keys, p.stored)
+	name, taken := choose(w, keys, p.stored)
 	switch {
-	case picked.taken != "":
-		return p.nameTaken(ctx, picked.taken, w)
-	case picked.name == "":
+	case taken:
+		return p.nameTaken(ctx, name, w)
+	case name == "":
 		return p.stop(framework.ConditionFalse(typeKey, coderv1alpha1.ReasonWaiting,
 			"waiting until the pods with one of the replaced keys have stopped, because all key names are in use"), retrySoon)
 	}
@@ -160,17 +152,17 @@ func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why st
 		}
 		return err
 	}
-	intent := Record{Name: picked.name, OrganizationID: w.org.ID.String(), TagsHash: w.tagsHash}
+	intent := Record{Name: name, OrganizationID: w.org.ID.String(), TagsHash: w.tagsHash}
 	if p.stored.intent == nil || *p.stored.intent != intent {
 		p.stored.intent = &intent
 		if err := p.save(ctx, p.stored); err != nil {
 			return err
 		}
 	}
-	text, err := api.CreateProvisionerKey(ctx, w.org.ID, picked.name, w.tags)
+	text, err := api.CreateProvisionerKey(ctx, w.org.ID, name, w.tags)
 	if coderd.IsConflict(err) {
 		// The name was free in the list above, so another client created this key.
-		return p.nameTaken(ctx, picked.name, w)
+		return p.nameTaken(ctx, name, w)
 	}
 	if err != nil {
 		return p.answered(err)
@@ -202,9 +194,16 @@ func (p *pass) store(ctx context.Context, text string, r Record, why string, w w
 	return nil
 }
 
-// recoverLost finds the keys of a Secret that was deleted. The status contains the id of the last
-// key, and the pods contain the ids of the keys that they use.
+// recoverLost prepares a new Secret if there is none, and finds the keys of one that was deleted. The
+// status contains the id of the last key, and the pods contain the ids of the keys that they use.
 func (p *pass) recoverLost(ctx context.Context, keys []coderd.ProvisionerKey) error {
+	if p.stored == nil {
+		secret, err := p.secrets.New(resources.KeySecretName(p.cr))
+		if err != nil {
+			return err
+		}
+		p.stored = readStored(secret, resources.KeySecretKey(p.cr))
+	}
 	s := p.stored
 	if r := statusRecord(p.cr); r != nil {
 		s.replace(r)
@@ -262,38 +261,30 @@ func (p *pass) resolveIntent(ctx context.Context, s *stored) error {
 	return p.answered(err)
 }
 
+// deleteOrphan deletes the key that an intent left. A key with other tags than those of the intent, or one
+// that a daemon uses, belongs to another owner.
 func (p *pass) deleteOrphan(ctx context.Context, api *coderd.Client, s *stored) error {
 	org, err := uuid.Parse(s.intent.OrganizationID)
 	if err != nil {
 		return nil //nolint:nilerr // An intent that somebody broke names no key.
 	}
-	orphan, err := p.orphan(ctx, api, org, s)
-	if err != nil || orphan == nil {
-		return err
-	}
-	return ignoreNotFound(api.DeleteProvisionerKey(ctx, org, orphan.Name))
-}
-
-// orphan returns the key that an intent left, or nil. A key with other tags than those of the
-// intent, or one that a daemon uses, belongs to another owner.
-func (p *pass) orphan(ctx context.Context, api *coderd.Client, org uuid.UUID, s *stored) (*coderd.ProvisionerKey, error) {
 	keys, err := api.ProvisionerKeys(ctx, org)
 	if coderd.IsNotFound(err) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	k := named(keys, s.intent.Name)
 	if k == nil || s.knows(k.ID.String()) || resources.TagsHash(k.Tags) != s.intent.TagsHash {
-		return nil, nil
+		return nil
 	}
 	daemons, err := api.ProvisionerDaemons(ctx, org)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if slices.ContainsFunc(daemons, func(d coderd.ProvisionerDaemon) bool { return d.KeyID == k.ID }) {
-		return nil, nil
+		return nil
 	}
-	return k, nil
+	return ignoreNotFound(api.DeleteProvisionerKey(ctx, org, k.Name))
 }

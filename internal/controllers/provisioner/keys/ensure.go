@@ -31,38 +31,6 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 }
 
 func (p *pass) ensure(ctx context.Context) error {
-	if err := p.load(ctx); err != nil {
-		return err
-	}
-	if refused := p.req.Refused; refused != nil {
-		return p.refuse(refused.Reason, refused.Message)
-	}
-	switch cp := p.req.ControlPlane; {
-	case cp == nil:
-		return p.unavailable(ensure.Unavailable(coderv1alpha1.ReasonControlPlaneUnavailable, retryFailed,
-			"CoderControlPlane %q does not exist in this namespace", controlPlaneName(p.cr)))
-	case cp.DeletionTimestamp != nil:
-		return p.unavailable(ensure.Unavailable(coderv1alpha1.ReasonControlPlaneUnavailable, retryFailed,
-			"CoderControlPlane %q is being deleted", cp.Name))
-	}
-	if p.recall() {
-		return nil
-	}
-	api, err := p.Connect(ctx, p.req.ControlPlane)
-	switch {
-	case ensure.IsUnavailable(err):
-		return p.unavailable(ensure.Stopped(err))
-	case err == nil:
-		err = p.ask(ctx, api)
-	}
-	if err == nil || ensure.Stopped(err) != nil {
-		p.remember()
-	}
-	return err
-}
-
-// load reads the Secret.
-func (p *pass) load(ctx context.Context) error {
 	p.result.Entitled = framework.ConditionUnknown(typeEntitled, coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
 	p.result.Key = framework.ConditionUnknown(typeKey, coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
 	secret, err := p.secrets.Get(ctx, resources.KeySecretName(p.cr))
@@ -79,20 +47,40 @@ func (p *pass) load(ctx context.Context) error {
 		p.stored = readStored(secret, resources.KeySecretKey(p.cr))
 	}
 	p.report()
-	return nil
-}
-
-// makeStored prepares a new Secret if there is none.
-func (p *pass) makeStored() error {
-	if p.stored != nil {
+	if refused := p.req.Refused; refused != nil {
+		return p.refuse(refused.Reason, refused.Message)
+	}
+	switch cp := p.req.ControlPlane; {
+	case cp == nil:
+		return p.unavailable(ensure.Unavailable(coderv1alpha1.ReasonControlPlaneUnavailable, retryFailed,
+			"CoderControlPlane %q does not exist in this namespace", controlPlaneName(p.cr)))
+	case cp.DeletionTimestamp != nil:
+		return p.unavailable(ensure.Unavailable(coderv1alpha1.ReasonControlPlaneUnavailable, retryFailed,
+			"CoderControlPlane %q is being deleted", cp.Name))
+	}
+	now := p.Clock.Now()
+	known, ok := p.heard.Get(p.cr.UID, p.digest(), now)
+	old := known.Value.Key.Status == metav1.ConditionTrue && p.req.MaxAge > 0 && now.Sub(known.At) >= p.req.MaxAge
+	if ok && !old {
+		version := p.result.SecretVersion
+		p.result = known.Value
+		p.result.Events, p.result.SecretVersion = nil, version
+		p.result.RequeueAfter = known.Until.Sub(now)
 		return nil
 	}
-	secret, err := p.secrets.New(resources.KeySecretName(p.cr))
-	if err != nil {
-		return err
+	api, err := p.Connect(ctx, p.req.ControlPlane)
+	switch {
+	case ensure.IsUnavailable(err):
+		return p.unavailable(ensure.Stopped(err))
+	case err == nil:
+		err = p.ask(ctx, api)
 	}
-	p.stored = readStored(secret, resources.KeySecretKey(p.cr))
-	return nil
+	if err == nil || ensure.Stopped(err) != nil {
+		now = p.Clock.Now()
+		until := now.Add(cmp.Or(p.result.RequeueAfter, trust))
+		p.heard.Put(p.cr.UID, ensure.Entry[Result]{Value: p.result, Digest: p.digest(), At: now, Until: until})
+	}
+	return err
 }
 
 func (p *pass) report() {
@@ -126,25 +114,6 @@ func (p *pass) digest() ensure.Digest {
 	// These are plain values, so encoding them cannot fail.
 	raw, _ := json.Marshal(parts)
 	return sha256.Sum256(raw)
-}
-
-// recall uses the cached answer of Coder as the result, and reports whether it is still valid.
-func (p *pass) recall() bool {
-	now := p.Clock.Now()
-	known, ok := p.heard.Get(p.cr.UID, p.digest(), now)
-	if !ok || known.Value.Key.Status == metav1.ConditionTrue && p.req.MaxAge > 0 && now.Sub(known.At) >= p.req.MaxAge {
-		return false
-	}
-	version := p.result.SecretVersion
-	p.result = known.Value
-	p.result.Events, p.result.SecretVersion = nil, version
-	p.result.RequeueAfter = known.Until.Sub(now)
-	return true
-}
-
-func (p *pass) remember() {
-	now, after := p.Clock.Now(), cmp.Or(p.result.RequeueAfter, trust)
-	p.heard.Put(p.cr.UID, ensure.Entry[Result]{Value: p.result, Digest: p.digest(), At: now, Until: now.Add(after)})
 }
 
 func controlPlaneName(cr *coderv1alpha1.CoderProvisioner) string {
@@ -181,11 +150,21 @@ func (p *pass) ask(ctx context.Context, api *coderd.Client) error {
 	if err != nil {
 		return p.answered(err)
 	}
-	w := p.wanted(org)
+	w := wanted{
+		org: org, names: resources.KeyNames(p.cr),
+		tags: p.cr.Spec.Tags, tagsHash: resources.TagsHash(p.cr.Spec.Tags),
+	}
+	if after := p.cr.Spec.Key.RotateAfter; after != nil {
+		w.rotateAfter = after.Duration
+	}
 	v := decide(p.stored, known, w, p.Clock.Now())
 	switch {
 	case v.why != "" && !allowed:
-		return p.notAllowed(v.why, known != nil)
+		message := fmt.Sprintf("a new key is needed because %s, but no license of Coder allows it", v.why)
+		if known != nil {
+			message += "; the pods keep the current key"
+		}
+		return p.refuse(coderv1alpha1.ReasonNotEntitled, message)
 	case v.why != "":
 		err = p.makeKey(ctx, api, w, v.why)
 	default:
@@ -195,19 +174,14 @@ func (p *pass) ask(ctx context.Context, api *coderd.Client) error {
 		return err
 	}
 	p.report()
-	p.settle(w)
+	r := p.stored.record
+	p.result.Key = framework.ConditionTrue(typeKey, coderv1alpha1.ReasonProvisionerKeyReady,
+		fmt.Sprintf("Coder accepts provisioner key %q of organization %q", r.Name, w.org.Name))
+	p.result.RequeueAfter = trust
+	if made, dated := r.made(); dated && w.rotateAfter > 0 {
+		p.result.RequeueAfter = ensure.Sooner(p.result.RequeueAfter, max(made.Add(w.rotateAfter).Sub(p.Clock.Now()), time.Second))
+	}
 	return nil
-}
-
-func (p *pass) wanted(org coderd.Organization) wanted {
-	w := wanted{
-		org: org, names: resources.KeyNames(p.cr),
-		tags: p.cr.Spec.Tags, tagsHash: resources.TagsHash(p.cr.Spec.Tags),
-	}
-	if after := p.cr.Spec.Key.RotateAfter; after != nil {
-		w.rotateAfter = after.Duration
-	}
-	return w
 }
 
 // entitled reports whether the licenses allow external provisioners. Coder answers this request for
@@ -274,22 +248,4 @@ func (p *pass) keep(ctx context.Context, adopt *Record) error {
 		return nil
 	}
 	return p.save(ctx, s)
-}
-
-func (p *pass) settle(w wanted) {
-	r := p.stored.record
-	p.result.Key = framework.ConditionTrue(typeKey, coderv1alpha1.ReasonProvisionerKeyReady,
-		fmt.Sprintf("Coder accepts provisioner key %q of organization %q", r.Name, w.org.Name))
-	p.result.RequeueAfter = trust
-	if made, dated := r.made(); dated && w.rotateAfter > 0 {
-		p.result.RequeueAfter = ensure.Sooner(p.result.RequeueAfter, max(made.Add(w.rotateAfter).Sub(p.Clock.Now()), time.Second))
-	}
-}
-
-func (p *pass) notAllowed(why string, works bool) error {
-	message := fmt.Sprintf("a new key is needed because %s, but no license of Coder allows it", why)
-	if works {
-		message += "; the pods keep the current key"
-	}
-	return p.refuse(coderv1alpha1.ReasonNotEntitled, message)
 }

@@ -66,22 +66,6 @@ func readStored(secret *corev1.Secret, field string) *stored {
 	return s
 }
 
-func (s *stored) write() {
-	r := Record{}
-	if s.record != nil {
-		r = *s.record
-	}
-	ensure.Annotate(s.secret, map[string]string{
-		coderv1alpha1.AnnotationProvisionerKeyID: r.ID,
-		AnnotationName:                           r.Name,
-		AnnotationOrganizationID:                 r.OrganizationID,
-		AnnotationTagsHash:                       r.TagsHash,
-		AnnotationCreatedAt:                      r.CreatedAt,
-		AnnotationIntent:                         asJSON(s.intent, s.intent == nil),
-		AnnotationReplaced:                       asJSON(s.replaced, len(s.replaced) == 0),
-	})
-}
-
 // replace records that a key must be deleted, unless it is the current one.
 func (s *stored) replace(r *Record) {
 	known := func(other Record) bool { return other.ID == r.ID }
@@ -98,15 +82,6 @@ func (s *stored) knows(id string) bool {
 	}
 	return s.record != nil && s.record.ID == id ||
 		slices.ContainsFunc(s.replaced, func(r Record) bool { return r.ID == id })
-}
-
-// had reports whether the operator created a key with one of the wanted names in the same
-// organization.
-func (s *stored) had(w wanted) bool {
-	is := func(r Record) bool {
-		return r.OrganizationID == w.org.ID.String() && hasName(w.names, r.Name)
-	}
-	return s.record != nil && is(*s.record) || slices.ContainsFunc(s.replaced, is)
 }
 
 // made returns when the key was created, and whether that is known.
@@ -127,6 +102,18 @@ func asJSON(value any, empty bool) string {
 // save writes the Secret with the record of the key. It fails if the Secret was changed since it
 // was read. The next pass reads it again.
 func (p *pass) save(ctx context.Context, s *stored) error {
-	s.write()
+	r := Record{}
+	if s.record != nil {
+		r = *s.record
+	}
+	ensure.Annotate(s.secret, map[string]string{
+		coderv1alpha1.AnnotationProvisionerKeyID: r.ID,
+		AnnotationName:                           r.Name,
+		AnnotationOrganizationID:                 r.OrganizationID,
+		AnnotationTagsHash:                       r.TagsHash,
+		AnnotationCreatedAt:                      r.CreatedAt,
+		AnnotationIntent:                         asJSON(s.intent, s.intent == nil),
+		AnnotationReplaced:                       asJSON(s.replaced, len(s.replaced) == 0),
+	})
 	return p.secrets.Save(ctx, s.secret)
 }

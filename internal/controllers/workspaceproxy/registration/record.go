@@ -52,19 +52,6 @@ func readRecord(secret *corev1.Secret) *record {
 // empty reports whether there is no registration and none was about to be created.
 func (r *record) empty() bool { return r.id == "" && r.name == "" }
 
-// load reads the record. It returns a Stop if the Secret belongs to another owner.
-func (p *pass) load(ctx context.Context) (*record, error) {
-	secret, err := p.secrets.Get(ctx, resources.ProxyTokenSecretName(p.proxy))
-	if err != nil {
-		return nil, err
-	}
-	if secret != nil && !p.secrets.Mine(secret) {
-		p.result.SecretForeign = true
-		return nil, p.secrets.Taken("Secret", secret, retryFailed, "give another name in spec.bootstrap.generatedTokenSecretName (not possible once the proxy was registered)")
-	}
-	return readRecord(secret), nil
-}
-
 // save writes a record if that changes the Secret, and creates the Secret if there is none. It fails
 // if the Secret was changed since it was read. The next pass reads it again.
 func (p *pass) save(ctx context.Context, r *record) error {

@@ -15,32 +15,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
-func (p *pass) register(ctx context.Context, kept *record) error {
-	t, err := p.target(ctx, false)
-	if err != nil {
-		return err
-	}
-	if !p.recall(p.digest(t, kept)) {
-		if err := p.verify(ctx, t, kept); err != nil {
-			return p.patient(err)
-		}
-	}
-	p.registered(true)
-	p.result.Ready(coderv1alpha1.ReasonRegistered, fmt.Sprintf("Coder at %s has the proxy %q registered and accepts its token", t.url, kept.name))
-	p.result.RequeueAfter = p.untilRecheck()
-	return nil
-}
-
-// patient turns a rejection of the operator's token for a control plane into a wait, because that
-// token is replaced automatically.
-func (p *pass) patient(err error) error {
-	ref, s := p.proxy.Spec.ControlPlaneRef, ensure.Stopped(err)
-	if ref == nil || s == nil || s.Reason != coderv1alpha1.ReasonTokenRefused {
-		return err
-	}
-	return ensure.Waits(s.Reason, s.After, "waiting until the operator has a new token for CoderControlPlane %q: %s", ref.Name, s.Message)
-}
-
 // digest identifies everything on which the check of a registration depends.
 func (p *pass) digest(t *target, r *record) ensure.Digest {
 	wanted := p.proxy.Spec.Bootstrap
@@ -176,12 +150,14 @@ func nameTaken(name, url string) error {
 }
 
 func (p *pass) keepToken(ctx context.Context, t *target, kept *record, proxy *coderd.WorkspaceProxy) (*coderd.WorkspaceProxy, error) {
-	accepted, err := p.accepted(ctx, t, kept, proxy.ID)
-	if err != nil {
-		return nil, err
-	}
-	if accepted {
-		return proxy, nil
+	if of, ok := coderd.ProxyOfToken(kept.token); ok && of == proxy.ID {
+		err := t.api.CheckWorkspaceProxyToken(ctx, kept.token)
+		if err == nil {
+			return proxy, nil
+		}
+		if !coderd.IsUnauthorized(err) {
+			return nil, answered(err)
+		}
 	}
 	p.registered(false)
 	if err := p.secrets.CheckUnchanged(ctx, resources.ProxyTokenSecretName(p.proxy), kept.secret); err != nil {
@@ -201,17 +177,6 @@ func (p *pass) keepToken(ctx context.Context, t *target, kept *record, proxy *co
 	}
 	p.result.Events.Normal(coderv1alpha1.ReasonTokenRegenerated, fmt.Sprintf("Coder at %s created a new session token for the proxy %q", t.url, proxy.Name))
 	return &changed, nil
-}
-
-func (p *pass) accepted(ctx context.Context, t *target, kept *record, id uuid.UUID) (bool, error) {
-	if of, ok := coderd.ProxyOfToken(kept.token); !ok || of != id {
-		return false, nil
-	}
-	err := t.api.CheckWorkspaceProxyToken(ctx, kept.token)
-	if coderd.IsUnauthorized(err) {
-		return false, nil
-	}
-	return err == nil, answered(err)
 }
 
 func (p *pass) keepValues(ctx context.Context, t *target, kept *record, proxy *coderd.WorkspaceProxy) error {

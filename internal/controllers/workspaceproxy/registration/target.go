@@ -31,7 +31,17 @@ func (p *pass) target(ctx context.Context, toRemove bool) (*target, error) {
 		return p.viaControlPlane(ctx, spec.ControlPlaneRef.Name, toRemove)
 	}
 	if ref := spec.Bootstrap.CredentialsSecretRef; ref != nil && spec.Bootstrap.CoderURL != "" {
-		return p.viaSecret(ctx, ref.Name, cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken), spec.Bootstrap.CoderURL)
+		key := cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
+		token, err := p.tokenIn(ctx, ref.Name, key)
+		if err != nil {
+			return nil, err
+		}
+		if token == "" {
+			return nil, ensure.Unavailable(coderv1alpha1.ReasonTokenSecretMissing, retryFailed,
+				"there is no token in key %q of Secret %q in namespace %q (spec.bootstrap.credentialsSecretRef); put that of an owner of Coder there",
+				key, ref.Name, p.proxy.Namespace)
+		}
+		return p.connect(coderd.Config{URL: spec.Bootstrap.CoderURL, Token: token, Restricted: true})
 	}
 	return nil, ensure.Unavailable(coderv1alpha1.ReasonInvalidSpec, 0,
 		"the spec does not specify where to register the proxy; set controlPlaneRef, bootstrap.coderURL with bootstrap.credentialsSecretRef, or proxySessionTokenSecretRef")
@@ -65,20 +75,6 @@ func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) 
 	}
 	refused := func() { p.Refused(client.ObjectKeyFromObject(cp)) }
 	return p.connect(coderd.Config{URL: cp.Status.URL, Token: token, OnUnauthorized: refused})
-}
-
-// viaSecret uses a token that a user created.
-func (p *pass) viaSecret(ctx context.Context, name, key, url string) (*target, error) {
-	token, err := p.tokenIn(ctx, name, key)
-	if err != nil {
-		return nil, err
-	}
-	if token == "" {
-		return nil, ensure.Unavailable(coderv1alpha1.ReasonTokenSecretMissing, retryFailed,
-			"there is no token in key %q of Secret %q in namespace %q (spec.bootstrap.credentialsSecretRef); put that of an owner of Coder there",
-			key, name, p.proxy.Namespace)
-	}
-	return p.connect(coderd.Config{URL: url, Token: token, Restricted: true})
 }
 
 // tokenIn returns the value in a Secret, or an empty string if there is none.
