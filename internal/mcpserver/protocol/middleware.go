@@ -2,20 +2,26 @@ package protocol
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/attribute"
 	oteltrace "go.opentelemetry.io/otel/trace"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
@@ -181,3 +187,178 @@ func (s *Server) keepOpen(ctx context.Context, method string) (end func()) {
 	}
 	return func() {}
 }
+
+// The methods that this package refers to.
+const (
+	methodCallTool  = "tools/call"
+	methodGetPrompt = "prompts/get"
+	methodListen    = "subscriptions/listen"
+	methodPing      = "ping"
+)
+
+const maxLogged = 256 + len(redaction.Ellipsis)
+
+// audit logs each tool call and prompt, including refused ones: the caller, the object and the
+// outcome. It logs only a few of the arguments, because others may contain secrets.
+func (s *Server) audit(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
+		did, ok := deedOf(req)
+		if !ok {
+			return next(ctx, method, req)
+		}
+		ctx, recorded := toolset.WithOutcome(ctx)
+		start := s.config.Clock.Now()
+		// Deferred, so that a panic is logged too.
+		defer func() {
+			outcome, took := outcomeOf(recorded.String(), result, err), s.config.Clock.Since(start)
+			if did.kind == toolDeed {
+				s.config.Metrics.calledTool(did.target, outcome, took)
+			}
+			did.log(ctx, method, outcome, took)
+		}()
+		return next(ctx, method, req)
+	}
+}
+
+// The kinds of deeds, which are keys in the log.
+const (
+	toolDeed   = "tool"
+	promptDeed = "prompt"
+)
+
+// deed is a request that is recorded in the log.
+type deed struct {
+	kind, target    string
+	namespace, name string
+	dryRun          bool
+}
+
+// deedOf returns the deed of a request, if the request is one that is recorded.
+func deedOf(req mcp.Request) (deed, bool) {
+	switch params := req.GetParams().(type) {
+	case *mcp.CallToolParamsRaw:
+		var known struct {
+			Namespace, Name any
+			DryRun          any
+		}
+		// Arguments that are not a JSON object have none of these fields.
+		_ = json.Unmarshal(params.Arguments, &known)
+		did := deed{kind: toolDeed, target: params.Name}
+		did.namespace, _ = known.Namespace.(string)
+		did.name, _ = known.Name.(string)
+		did.dryRun, _ = known.DryRun.(bool)
+		return did, true
+	case *mcp.GetPromptParams:
+		return deed{kind: promptDeed, target: params.Name, namespace: params.Arguments["namespace"], name: params.Arguments["name"]}, true
+	default:
+		return deed{}, false
+	}
+}
+
+func (d deed) log(ctx context.Context, method, outcome string, took time.Duration) {
+	log.FromContext(ctx).Info("Handled a call", "method", method, "user", callers.NameOf(ctx), d.kind, Cut(d.target),
+		"namespace", Cut(d.namespace), "name", Cut(d.name), "dryRun", d.dryRun,
+		"outcome", outcome, "durationMs", took.Milliseconds())
+}
+
+// Cut limits the size of a client's text in one value of a log line.
+func Cut(s string) string { return redaction.Truncate(s, maxLogged) }
+
+// outcomeOf returns the outcome of a call: the one that the handler recorded, unless the
+// call ended with an error outside of the handler.
+func outcomeOf(recorded string, result mcp.Result, err error) string {
+	call, isTool := result.(*mcp.CallToolResult)
+	var rpc *jsonrpc.Error
+	switch {
+	case err != nil && (recorded == "" || !errors.As(err, &rpc)):
+		return outcomeOfError(err)
+	case recorded != "":
+		return recorded
+	case result == nil:
+		// The handler panicked.
+		return toolset.OutcomeError
+	case isTool && call.InputRequests != nil:
+		return toolset.OutcomeNeedsInput
+	case isTool && call.IsError:
+		return outcomeOfError(call.GetError())
+	default:
+		return toolset.OutcomeOK
+	}
+}
+
+func outcomeOfError(err error) string {
+	var usage toolset.UsageError
+	var rpc *jsonrpc.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return toolset.OutcomeTimeout
+	case errors.Is(err, context.Canceled):
+		return toolset.OutcomeCancelled
+	case errors.As(err, &usage), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
+		errors.As(err, &rpc) && rpc.Code == jsonrpc.CodeInvalidParams:
+		return toolset.OutcomeInvalid
+	case apierrors.IsForbidden(err):
+		return toolset.OutcomeDenied
+	case apierrors.IsNotFound(err):
+		return toolset.OutcomeNotFound
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return toolset.OutcomeConflict
+	case apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
+		return toolset.OutcomeUnavailable
+	default:
+		return toolset.OutcomeError
+	}
+}
+
+// explain hides the errors of handlers that are not JSON-RPC errors: they are not meant for
+// clients, and are only logged.
+func (s *Server) explain(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, req)
+		if err == nil {
+			return result, nil
+		}
+		var rpc *jsonrpc.Error
+		if !errors.As(err, &rpc) && (method == methodCallTool || method == methodGetPrompt) {
+			return nil, hidden(ctx, method, err)
+		}
+		return nil, err
+	}
+}
+
+// hidden logs an error that is not meant for clients, and returns the error for the client.
+func hidden(ctx context.Context, method string, err error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "it took too long and was stopped; request less data, or try again later"}
+	case ctx.Err() != nil:
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the request was cancelled"}
+	}
+	log.FromContext(ctx).Error(err, "An MCP method failed", "method", method)
+	return internalError()
+}
+
+func internalError() error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; see the log of the server for details"}
+}
+
+// sdkLog logs all messages of the SDK at the detail level. The SDK logs every request, and
+// logs mistakes of clients as errors, with which anyone could flood the log.
+type sdkLog struct{ slog.Handler }
+
+func newSDKLog(logger logr.Logger) *slog.Logger {
+	return slog.New(sdkLog{logr.ToSlogHandler(logger.V(1))})
+}
+
+func (h sdkLog) Enabled(ctx context.Context, _ slog.Level) bool {
+	return h.Handler.Enabled(ctx, slog.LevelInfo)
+}
+
+func (h sdkLog) Handle(ctx context.Context, record slog.Record) error {
+	record.Level = slog.LevelInfo
+	return h.Handler.Handle(ctx, record)
+}
+
+func (h sdkLog) WithAttrs(attrs []slog.Attr) slog.Handler { return sdkLog{h.Handler.WithAttrs(attrs)} }
+
+func (h sdkLog) WithGroup(name string) slog.Handler { return sdkLog{h.Handler.WithGroup(name)} }

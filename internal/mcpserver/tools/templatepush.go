@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -341,4 +342,60 @@ func promotionQuestion(ctx context.Context, call *toolset.Call, tmpl *aggregatio
 	}
 	return fmt.Sprintf("Make %s the active one of template %s, in place of version %q, which is active now? Workspaces are built from it from now on.",
 		name, tmpl.Name, tmpl.Status.ActiveVersionName)
+}
+
+// matchesFile reports whether the pattern is the path of a file, or matches the path or its
+// last element. An invalid pattern matches only a file of this name.
+func matchesFile(pattern, file string) bool {
+	whole, _ := path.Match(pattern, file)
+	last, _ := path.Match(pattern, path.Base(file))
+	return whole || last || pattern == file
+}
+
+// hidesFiles reports whether the template has files that the API does not serve in the object.
+func hidesFiles(tmpl *aggregationv1alpha1.CoderTemplate) bool {
+	return len(tmpl.Spec.Files) == 0 && tmpl.Status.Source != nil && tmpl.Status.Source.FileCount > 0
+}
+
+// keepsFiles reports whether files that the call does not name stay in the template.
+func (in pushTemplateInput) keepsFiles() bool { return in.KeepFiles || len(in.RemoveFiles) > 0 }
+
+// source returns the files of the new version.
+func (in pushTemplateInput) source(before map[string]string) map[string]string {
+	switch {
+	case len(in.Files)+len(in.RemoveFiles) == 0:
+		return before
+	case !in.keepsFiles():
+		return in.Files
+	}
+	after := maps.Clone(in.Files)
+	if after == nil {
+		after = map[string]string{}
+	}
+	for name, text := range before {
+		if _, changed := in.Files[name]; !changed && !slices.Contains(in.RemoveFiles, name) {
+			after[name] = text
+		}
+	}
+	return after
+}
+
+// checkFiles returns an error if files cannot be kept or removed.
+func (in pushTemplateInput) checkFiles(tmpl *aggregationv1alpha1.CoderTemplate) error {
+	if in.keepsFiles() && len(in.Files)+len(in.RemoveFiles) > 0 && hidesFiles(tmpl) {
+		return toolset.UsageError(fmt.Sprintf("the API does not serve the files of template %s (condition FilesAvailable says why), so the others cannot be kept: "+
+			"give the whole source in files, without keepFiles and removeFiles", tmpl.Name))
+	}
+	for _, name := range in.RemoveFiles {
+		if _, known := tmpl.Spec.Files[name]; !known {
+			return toolset.UsageError(fmt.Sprintf("template %s has no file %q to remove: get_template lists its files", tmpl.Name, name))
+		}
+		if _, given := in.Files[name]; given {
+			return toolset.UsageError(fmt.Sprintf("file %q is in files and in removeFiles: give it once", name))
+		}
+	}
+	if len(in.RemoveFiles) > 0 && len(in.source(tmpl.Spec.Files)) == 0 {
+		return toolset.UsageError(fmt.Sprintf("template %s would have no file left: give at least one in files", tmpl.Name))
+	}
+	return nil
 }
