@@ -30,7 +30,6 @@ type Set struct {
 	tools []tool
 }
 
-// tool is a definition and the function that registers it.
 type tool struct {
 	Definition
 	arguments *jsonschema.Schema
@@ -100,9 +99,18 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 			property.Description = s.Describe(d.Name, name)
 		}
 	}
+	annotations := &mcp.ToolAnnotations{
+		ReadOnlyHint: d.Effect == Reads, IdempotentHint: d.Idempotent,
+		// Nearly all tools act only inside this cluster and its Coder deployments.
+		OpenWorldHint: ptr.To(d.OpenWorld),
+	}
+	if d.Effect != Reads {
+		// The hint has no meaning for a tool that only reads.
+		annotations.DestructiveHint = ptr.To(d.Effect == Destroys)
+	}
 	offered := &mcp.Tool{
 		Name: d.Name, Title: d.Title, Description: d.Description,
-		InputSchema: advertised(input.Schema()), OutputSchema: answerSchema[Out](d.Name), Annotations: annotations(d),
+		InputSchema: advertised(input.Schema()), OutputSchema: answerSchema[Out](d.Name), Annotations: annotations,
 	}
 	register := func(server *mcp.Server, env Env) {
 		unconfirmed := env.InsideUnconfirmed && d.Toolset == Inside
@@ -119,7 +127,9 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 				Kube: env.Kube, time: env.Clock, dialog: newDialog(ctx, env.Confirmer, req, arguments),
 				requireElicitation: env.RequireElicitation, unconfirmed: unconfirmed,
 			}
-			call.progress = newProgress(req, call.clock())
+			if token := req.Params.GetProgressToken(); token != nil && req.Session != nil {
+				call.progress = &progress{token: token, clock: call.clock(), notify: req.Session.NotifyProgress}
+			}
 			out, err := run(ctx, call, in)
 			if err != nil && !isFailure(err) {
 				return nil, err
@@ -128,23 +138,10 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 			if encodeErr != nil {
 				return nil, encodeErr
 			}
-			return Marked(answer), err
+			return answer, err
 		}))
 	}
 	s.tools = append(s.tools, tool{Definition: d, arguments: input.Schema(), answer: reflect.TypeFor[Out](), register: register})
-}
-
-func annotations(d Definition) *mcp.ToolAnnotations {
-	a := &mcp.ToolAnnotations{
-		ReadOnlyHint: d.Effect == Reads, IdempotentHint: d.Idempotent,
-		// Nearly all tools act only inside this cluster and its Coder deployments.
-		OpenWorldHint: ptr.To(d.OpenWorld),
-	}
-	if d.Effect != Reads {
-		// The hint has no meaning for a tool that only reads.
-		a.DestructiveHint = ptr.To(d.Effect == Destroys)
-	}
-	return a
 }
 
 // handler makes the answer of a tool, or its error, the result of the call. The result of a
@@ -250,7 +247,6 @@ func (c *Call) Progress(ctx context.Context, message string) {
 	}
 }
 
-// progress sends the notifications of one call.
 type progress struct {
 	token  any
 	clock  clock.PassiveClock
@@ -259,15 +255,6 @@ type progress struct {
 	mu   sync.Mutex
 	sent int
 	last time.Time
-}
-
-// newProgress returns nil if the client did not request progress notifications.
-func newProgress(req *mcp.CallToolRequest, clk clock.PassiveClock) *progress {
-	token := req.Params.GetProgressToken()
-	if token == nil || req.Session == nil {
-		return nil
-	}
-	return &progress{token: token, clock: clk, notify: req.Session.NotifyProgress}
 }
 
 // tell sends a notification. It returns false if it dropped the message because of
@@ -380,7 +367,19 @@ func (s *Set) Filter(o Options) (*Set, error) {
 	}
 	left := &Set{}
 	for _, t := range s.tools {
-		reason := o.refuses(t.Definition)
+		reason := ""
+		switch {
+		case o.ReadOnly && t.Effect != Reads:
+			reason = "it changes something and the server is read-only"
+		case len(o.Toolsets) == 0 && t.Toolset == Inside:
+			reason = fmt.Sprintf("its toolset %q is offered only if it is selected explicitly", t.Toolset)
+		case len(o.Toolsets) > 0 && !slices.Contains(o.Toolsets, t.Toolset):
+			reason = fmt.Sprintf("its toolset %q is not selected", t.Toolset)
+		case slices.Contains(o.Disabled, t.Name):
+			reason = "it is disabled too"
+		case len(o.Enabled) > 0 && !slices.Contains(o.Enabled, t.Name):
+			reason = "other tools are enabled"
+		}
 		if reason == "" {
 			left.tools = append(left.tools, t)
 		} else if slices.Contains(o.Enabled, t.Name) {
@@ -393,7 +392,6 @@ func (s *Set) Filter(o Options) (*Set, error) {
 	return left, nil
 }
 
-// names returns the names of the toolsets and of the tools.
 func (s *Set) names() (toolsets, tools []string) {
 	for _, t := range s.tools {
 		tools = append(tools, t.Name)
@@ -402,22 +400,4 @@ func (s *Set) names() (toolsets, tools []string) {
 		}
 	}
 	return toolsets, tools
-}
-
-// refuses returns why the options exclude a tool, or "" if they do not.
-func (o Options) refuses(d Definition) string {
-	switch {
-	case o.ReadOnly && d.Effect != Reads:
-		return "it changes something and the server is read-only"
-	case len(o.Toolsets) == 0 && d.Toolset == Inside:
-		return fmt.Sprintf("its toolset %q is offered only if it is selected explicitly", d.Toolset)
-	case len(o.Toolsets) > 0 && !slices.Contains(o.Toolsets, d.Toolset):
-		return fmt.Sprintf("its toolset %q is not selected", d.Toolset)
-	case slices.Contains(o.Disabled, d.Name):
-		return "it is disabled too"
-	case len(o.Enabled) > 0 && !slices.Contains(o.Enabled, d.Name):
-		return "other tools are enabled"
-	default:
-		return ""
-	}
 }
