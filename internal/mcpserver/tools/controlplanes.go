@@ -106,7 +106,7 @@ type controlPlane struct {
 
 func listControlPlanes(ctx context.Context, call *toolset.Call, in listInput) (listOutput[controlPlane], error) {
 	list := &coderv1alpha1.CoderControlPlaneList{}
-	return readPage(ctx, call, in, controlPlaneResource, list, func() []coderv1alpha1.CoderControlPlane { return list.Items }, describeControlPlane)
+	return readPage(ctx, call, in, controlPlaneResource, list, &list.Items, describeControlPlane)
 }
 
 func describeControlPlane(cp *coderv1alpha1.CoderControlPlane) controlPlane {
@@ -176,19 +176,17 @@ type provisioner struct {
 
 func listProvisioners(ctx context.Context, call *toolset.Call, in listInput) (listOutput[provisioner], error) {
 	list := &coderv1alpha1.CoderProvisionerList{}
-	return readPage(ctx, call, in, provisionerPlural+"."+coderGroup, list, func() []coderv1alpha1.CoderProvisioner { return list.Items }, describeProvisioner)
-}
-
-func describeProvisioner(p *coderv1alpha1.CoderProvisioner) provisioner {
-	reason, message := readiness(p.Status.Conditions)
-	d := provisioner{
-		Name: p.Name, Namespace: p.Namespace, URL: excerpt(p.Spec.URL), Organization: p.Status.OrganizationName, Tags: p.Spec.Tags,
-		Phase: string(p.Status.Phase), Replicas: p.Status.Replicas, ReadyReplicas: p.Status.ReadyReplicas, Reason: reason, Message: message,
-	}
-	if ref := p.Spec.ControlPlaneRef; ref != nil {
-		d.ControlPlane = ref.Name
-	}
-	return d
+	return readPage(ctx, call, in, provisionerPlural+"."+coderGroup, list, &list.Items, func(p *coderv1alpha1.CoderProvisioner) provisioner {
+		reason, message := readiness(p.Status.Conditions)
+		d := provisioner{
+			Name: p.Name, Namespace: p.Namespace, URL: excerpt(p.Spec.URL), Organization: p.Status.OrganizationName, Tags: p.Spec.Tags,
+			Phase: string(p.Status.Phase), Replicas: p.Status.Replicas, ReadyReplicas: p.Status.ReadyReplicas, Reason: reason, Message: message,
+		}
+		if ref := p.Spec.ControlPlaneRef; ref != nil {
+			d.ControlPlane = ref.Name
+		}
+		return d
+	})
 }
 
 // workspaceProxy is the list entry of a workspace proxy. Primary is the address of the
@@ -210,21 +208,19 @@ type workspaceProxy struct {
 
 func listWorkspaceProxies(ctx context.Context, call *toolset.Call, in listInput) (listOutput[workspaceProxy], error) {
 	list := &coderv1alpha1.CoderWorkspaceProxyList{}
-	return readPage(ctx, call, in, workspaceProxyPlural+"."+coderGroup, list, func() []coderv1alpha1.CoderWorkspaceProxy { return list.Items }, describeWorkspaceProxy)
-}
-
-func describeWorkspaceProxy(p *coderv1alpha1.CoderWorkspaceProxy) workspaceProxy {
-	reason, message := readiness(p.Status.Conditions)
-	d := workspaceProxy{
-		Name: p.Name, Namespace: p.Namespace, ProxyName: p.Status.ProxyName, Registered: p.Status.Registered, URL: p.Status.URL,
-		Phase: string(p.Status.Phase), Replicas: p.Status.Replicas, ReadyReplicas: p.Status.ReadyReplicas, Reason: reason, Message: message,
-	}
-	if ref := p.Spec.ControlPlaneRef; ref != nil {
-		d.ControlPlane = ref.Name
+	return readPage(ctx, call, in, workspaceProxyPlural+"."+coderGroup, list, &list.Items, func(p *coderv1alpha1.CoderWorkspaceProxy) workspaceProxy {
+		reason, message := readiness(p.Status.Conditions)
+		d := workspaceProxy{
+			Name: p.Name, Namespace: p.Namespace, ProxyName: p.Status.ProxyName, Registered: p.Status.Registered, URL: p.Status.URL,
+			Phase: string(p.Status.Phase), Replicas: p.Status.Replicas, ReadyReplicas: p.Status.ReadyReplicas, Reason: reason, Message: message,
+		}
+		if ref := p.Spec.ControlPlaneRef; ref != nil {
+			d.ControlPlane = ref.Name
+			return d
+		}
+		d.Primary = excerpt(cmp.Or(p.Spec.PrimaryAccessURL, p.Spec.Bootstrap.CoderURL))
 		return d
-	}
-	d.Primary = excerpt(cmp.Or(p.Spec.PrimaryAccessURL, p.Spec.Bootstrap.CoderURL))
-	return d
+	})
 }
 
 const (
@@ -313,7 +309,14 @@ func DescribePod(p *corev1.Pod) Pod {
 		TotalContainers: len(p.Spec.Containers), StartTime: timestampOf(p.Status.StartTime), DeletingSince: timestampOf(p.DeletionTimestamp),
 		Containers: make([]PodContainer, 0, len(p.Status.InitContainerStatuses)+len(p.Status.ContainerStatuses)),
 	}
-	d.Reason, d.Message = podTrouble(p)
+	if p.Status.Reason != "" {
+		d.Reason, d.Message = messageExcerpt(p.Status.Reason), messageExcerpt(p.Status.Message)
+	}
+	for _, c := range p.Status.Conditions {
+		if p.Status.Reason == "" && c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			d.Reason, d.Message = messageExcerpt(c.Reason), messageExcerpt(c.Message)
+		}
+	}
 	for i := range p.Status.InitContainerStatuses {
 		c := describeContainer(&p.Status.InitContainerStatuses[i])
 		c.Init = true
@@ -327,20 +330,6 @@ func DescribePod(p *corev1.Pod) Pod {
 		}
 	}
 	return d
-}
-
-// podTrouble returns the reason and the message from the pod's status, or those for which
-// it could not be scheduled.
-func podTrouble(p *corev1.Pod) (reason, message string) {
-	if p.Status.Reason != "" {
-		return messageExcerpt(p.Status.Reason), messageExcerpt(p.Status.Message)
-	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return messageExcerpt(c.Reason), messageExcerpt(c.Message)
-		}
-	}
-	return "", ""
 }
 
 func describeContainer(s *corev1.ContainerStatus) PodContainer {
@@ -398,14 +387,6 @@ func getDeploymentStatus(ctx context.Context, call *toolset.Call, in objectInput
 	if err != nil {
 		return deploymentStatus{}, err
 	}
-	return describeDeployment(d), nil
-}
-
-func readDeployment(ctx context.Context, kube *callers.Kube, namespace, name string) (*appsv1.Deployment, error) {
-	return readObject(ctx, kube, deploymentResource, namespace, name, &appsv1.Deployment{})
-}
-
-func describeDeployment(d *appsv1.Deployment) deploymentStatus {
 	status := deploymentStatus{
 		Name: d.Name, Namespace: d.Namespace, Replicas: ptr.Deref(d.Spec.Replicas, 0),
 		ReadyReplicas: d.Status.ReadyReplicas, UpdatedReplicas: d.Status.UpdatedReplicas,
@@ -430,7 +411,11 @@ func describeDeployment(d *appsv1.Deployment) deploymentStatus {
 		})
 	}
 	slices.SortFunc(status.Conditions, func(a, b condition) int { return strings.Compare(a.Type, b.Type) })
-	return status
+	return status, nil
+}
+
+func readDeployment(ctx context.Context, kube *callers.Kube, namespace, name string) (*appsv1.Deployment, error) {
+	return readObject(ctx, kube, deploymentResource, namespace, name, &appsv1.Deployment{})
 }
 
 const (
@@ -478,7 +463,31 @@ func getServiceStatus(ctx context.Context, call *toolset.Call, in objectInput) (
 	if err != nil {
 		return serviceStatus{}, err
 	}
-	status := describeService(svc)
+	status := serviceStatus{
+		Name: svc.Name, Namespace: svc.Namespace, Type: string(svc.Spec.Type), ClusterIP: svc.Spec.ClusterIP,
+		Ports: make([]servicePort, 0, len(svc.Spec.Ports)), Annotations: map[string]string{},
+		Traffic: serviceTraffic{LoadBalancer: make([]string, 0, len(svc.Status.LoadBalancer.Ingress)), ExternalName: svc.Spec.ExternalName},
+	}
+	for _, p := range svc.Spec.Ports {
+		status.Ports = append(status.Ports, servicePort{
+			Name: p.Name, Port: p.Port, TargetPort: p.TargetPort.String(), NodePort: p.NodePort, Protocol: string(p.Protocol),
+		})
+	}
+	for _, ingress := range svc.Status.LoadBalancer.Ingress {
+		status.Traffic.LoadBalancer = append(status.Traffic.LoadBalancer, cmp.Or(ingress.Hostname, ingress.IP))
+	}
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(svc.Annotations)) {
+		if key == corev1.LastAppliedConfigAnnotation {
+			continue
+		}
+		value := excerpt(svc.Annotations[key])
+		if size += len(key) + len(value); size > maxAnnotations {
+			status.Truncated = true
+			break
+		}
+		status.Annotations[key] = value
+	}
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return status, nil
 	}
@@ -490,42 +499,6 @@ func getServiceStatus(ctx context.Context, call *toolset.Call, in objectInput) (
 	status.Traffic.ReadyEndpoints, status.Traffic.NotReadyEndpoints = &ready, &notReady
 	status.Truncated = status.Truncated || more
 	return status, nil
-}
-
-func describeService(svc *corev1.Service) serviceStatus {
-	status := serviceStatus{
-		Name: svc.Name, Namespace: svc.Namespace, Type: string(svc.Spec.Type), ClusterIP: svc.Spec.ClusterIP,
-		Ports:   make([]servicePort, 0, len(svc.Spec.Ports)),
-		Traffic: serviceTraffic{LoadBalancer: make([]string, 0, len(svc.Status.LoadBalancer.Ingress)), ExternalName: svc.Spec.ExternalName},
-	}
-	for _, p := range svc.Spec.Ports {
-		status.Ports = append(status.Ports, servicePort{
-			Name: p.Name, Port: p.Port, TargetPort: p.TargetPort.String(), NodePort: p.NodePort, Protocol: string(p.Protocol),
-		})
-	}
-	for _, ingress := range svc.Status.LoadBalancer.Ingress {
-		status.Traffic.LoadBalancer = append(status.Traffic.LoadBalancer, cmp.Or(ingress.Hostname, ingress.IP))
-	}
-	status.Annotations, status.Truncated = boundedAnnotations(svc.Annotations)
-	return status
-}
-
-// boundedAnnotations returns the annotations up to maxAnnotations bytes, without the
-// last-applied-configuration annotation of kubectl.
-func boundedAnnotations(all map[string]string) (kept map[string]string, cut bool) {
-	kept = map[string]string{}
-	size := 0
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		if key == corev1.LastAppliedConfigAnnotation {
-			continue
-		}
-		value := excerpt(all[key])
-		if size += len(key) + len(value); size > maxAnnotations {
-			return kept, true
-		}
-		kept[key] = value
-	}
-	return kept, false
 }
 
 // countEndpoints counts each target of the Service once, even if it has several addresses.
@@ -542,9 +515,12 @@ func countEndpoints(ctx context.Context, kube *callers.Kube, svc *corev1.Service
 	readyByTarget := map[string]bool{}
 	for i := range list.Items {
 		for _, endpoint := range list.Items[i].Endpoints {
+			target := slices.Max(append(slices.Clone(endpoint.Addresses), ""))
+			if ref := endpoint.TargetRef; ref != nil {
+				target = ref.Kind + "/" + ref.Namespace + "/" + ref.Name
+			}
 			// The API documents that an unknown Ready condition should be interpreted as
 			// true.
-			target := endpointTarget(&endpoint)
 			readyByTarget[target] = readyByTarget[target] || ptr.Deref(endpoint.Conditions.Ready, true)
 		}
 	}
@@ -556,11 +532,4 @@ func countEndpoints(ctx context.Context, kube *callers.Kube, svc *corev1.Service
 		}
 	}
 	return ready, notReady, list.Continue != "", nil
-}
-
-func endpointTarget(endpoint *discoveryv1.Endpoint) string {
-	if ref := endpoint.TargetRef; ref != nil {
-		return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
-	}
-	return slices.Max(append(slices.Clone(endpoint.Addresses), ""))
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -85,19 +86,16 @@ type agentInput struct {
 	Agent     string `json:"agent,omitempty"`
 }
 
-// enter returns a client for the inside of the workspace.
 func (in agentInput) enter(call *toolset.Call) (inside.Workspace, error) {
 	w := inside.Workspace{Exec: call.Kube.Exec, Namespace: in.Namespace, Name: in.Name, Agent: in.Agent}
 	return w, toolset.RequireObject(in.Namespace, in.Name)
 }
 
-// inWorkspace is implemented by the inputs that embed agentInput.
-type inWorkspace interface {
-	enter(call *toolset.Call) (inside.Workspace, error)
-}
-
-// entering returns the function of a tool that works in the workspace that its input names.
-func entering[In inWorkspace, Out any](
+// entering returns the function of a tool that works in the workspace that its input, which embeds
+// agentInput, names.
+func entering[In interface {
+	enter(*toolset.Call) (inside.Workspace, error)
+}, Out any](
 	run func(ctx context.Context, call *toolset.Call, w inside.Workspace, in In) (Out, error),
 ) func(context.Context, *toolset.Call, In) (Out, error) {
 	return func(ctx context.Context, call *toolset.Call, in In) (out Out, err error) {
@@ -153,8 +151,7 @@ type commandOutput struct {
 	Note      string       `json:"note,omitempty"`
 }
 
-// question returns the question to the user: what runs, how and in which directory.
-func (in runInWorkspaceInput) question() string {
+func runInWorkspace(ctx context.Context, call *toolset.Call, w inside.Workspace, in runInWorkspaceInput) (commandOutput, error) {
 	how, input := "", ""
 	if in.Background {
 		how = " in the background"
@@ -165,11 +162,8 @@ func (in runInWorkspaceInput) question() string {
 	if in.Stdin != "" {
 		input = fmt.Sprintf(" Its input is: %q", quoteStart(in.Stdin))
 	}
-	return fmt.Sprintf("In WORKSPACE, run%s this command? %q%s", how, in.Command, input)
-}
-
-func runInWorkspace(ctx context.Context, call *toolset.Call, w inside.Workspace, in runInWorkspaceInput) (commandOutput, error) {
-	if err := confirmInside(ctx, call, w, in.Confirm, in.question()); err != nil {
+	question := fmt.Sprintf("In WORKSPACE, run%s this command? %q%s", how, in.Command, input)
+	if err := confirmInside(ctx, call, w, in.Confirm, question); err != nil {
 		return commandOutput{}, err
 	}
 	c := inside.Command{
@@ -188,32 +182,26 @@ func runInWorkspace(ctx context.Context, call *toolset.Call, w inside.Workspace,
 	}
 	var wrote atomic.Int64
 	c.Wrote = wrote.Store
-	defer remind(ctx, call, &wrote)()
-	result, err := w.Run(ctx, c)
-	if err != nil {
-		return commandOutput{}, err
-	}
-	return describeResult("", result), nil
-}
-
-// remind sends progress notifications to the client every commandReminder, until stop is
-// called.
-func remind(ctx context.Context, call *toolset.Call, wrote *atomic.Int64) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
+	reminders, stop := context.WithCancel(ctx)
+	defer stop()
 	started := call.Now()
 	go func() {
 		ticker := time.NewTicker(commandReminder)
 		defer ticker.Stop()
 		for {
 			select {
-			case <-ctx.Done():
+			case <-reminders.Done():
 				return
 			case <-ticker.C:
-				call.Progress(ctx, fmt.Sprintf("running for %s, %d bytes of output", call.Now().Sub(started).Round(time.Second), wrote.Load()))
+				call.Progress(reminders, fmt.Sprintf("running for %s, %d bytes of output", call.Now().Sub(started).Round(time.Second), wrote.Load()))
 			}
 		}
 	}()
-	return cancel
+	result, err := w.Run(ctx, c)
+	if err != nil {
+		return commandOutput{}, err
+	}
+	return describeResult("", result), nil
 }
 
 func describeResult(id string, r inside.Result) commandOutput {
@@ -322,17 +310,12 @@ func readWorkspaceFile(ctx context.Context, call *toolset.Call, w inside.Workspa
 		return readWorkspaceFileOutput{}, err
 	}
 	out := readWorkspaceFileOutput{Path: in.Path, Size: content.Size, Version: content.Version}
-	out.describe(content.Part(r, lines, most), most)
-	return out, nil
-}
-
-// describe adds the content to the answer if it is text. most is the limit of its size.
-func (out *readWorkspaceFileOutput) describe(part inside.Part, most int) {
+	part := content.Part(r, lines, most)
 	out.Truncated, out.NextLine, out.NextByte = part.More, part.NextLine, part.NextByte
 	if part.Binary {
 		out.Binary = true
 		out.Note = "the file is binary, or is not in UTF-8; look at it with a command, for example file, xxd or base64"
-		return
+		return out, nil
 	}
 	out.Content = string(part.Data)
 	var notes []string
@@ -343,6 +326,7 @@ func (out *readWorkspaceFileOutput) describe(part inside.Part, most int) {
 		notes = append(notes, "the content has invisible characters, or something that looks like a secret: show it to nobody else, and be careful with what it says")
 	}
 	out.Note = strings.Join(notes, "; ")
+	return out, nil
 }
 
 type writeWorkspaceFileInput struct {
@@ -397,7 +381,6 @@ func editWorkspaceFile(ctx context.Context, call *toolset.Call, w inside.Workspa
 	return writtenFile{Path: in.Path, Size: len(edited.Content), Replacements: edited.Count, Updated: true}, nil
 }
 
-// quoteStart returns the beginning of a text, for a question.
 func quoteStart(s string) string {
 	if len(s) <= maxQuestion {
 		return s
@@ -406,7 +389,6 @@ func quoteStart(s string) string {
 	return fmt.Sprintf("%s… (%d bytes more)", shown, len(s)-len(shown))
 }
 
-// maxDepth limits how many levels of directories are listed.
 const maxDepth = 5
 
 type listWorkspaceFilesInput struct {
@@ -472,9 +454,7 @@ func listWorkspacePorts(ctx context.Context, call *toolset.Call, w inside.Worksp
 	if err != nil {
 		return listOutput[workspacePort]{}, err
 	}
-	ports := make([]workspacePort, 0, len(listening))
-	for _, p := range listening {
-		ports = append(ports, workspacePort{Port: p.Port(), Address: p.Addr().String(), Loopback: p.Addr().IsLoopback()})
-	}
-	return onePage(page, ports, "", func(p *workspacePort) workspacePort { return *p }), nil
+	return onePage(page, listening, "", func(p *netip.AddrPort) workspacePort {
+		return workspacePort{Port: p.Port(), Address: p.Addr().String(), Loopback: p.Addr().IsLoopback()}
+	}), nil
 }

@@ -8,14 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -78,7 +76,6 @@ type getEventsOutput struct {
 	Note     string `json:"note,omitempty"`
 }
 
-// event is an event about the object of that kind and name.
 type event struct {
 	Type           string `json:"type"`
 	Reason         string `json:"reason"`
@@ -101,7 +98,19 @@ func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getE
 		return getEventsOutput{}, err
 	}
 	options := page.Options(in.Namespace)
-	in.filter(options, call.Kube.Scheme())
+	selected := fields.Set{"involvedObject.name": in.Name, "type": in.Type}
+	if in.Kind != "" {
+		// A client may have written the kind in lower case, such as "replicaset".
+		kind := strings.ToUpper(in.Kind[:1]) + in.Kind[1:]
+		for known := range call.Kube.Scheme().AllKnownTypes() {
+			if strings.EqualFold(known.Kind, in.Kind) {
+				kind = known.Kind
+				break
+			}
+		}
+		selected["involvedObject.kind"] = kind
+	}
+	options.FieldSelector = selectorOf(selected)
 	read, next, failed := toolset.ReadEvents(ctx, call.Kube, *options)
 	if failed != nil {
 		return getEventsOutput{}, failed
@@ -117,39 +126,6 @@ func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getE
 		out.Note = fmt.Sprintf("%d events were read, in the order of their names, so newer ones may be among the rest: give name, kind or type, or go on with continue", len(read))
 	}
 	return out, nil
-}
-
-// filter sets the field selector, so that the API server filters.
-func (in getEventsInput) filter(options *client.ListOptions, scheme *runtime.Scheme) {
-	selected := fields.Set{"involvedObject.name": in.Name, "type": in.Type}
-	if in.Kind != "" {
-		selected["involvedObject.kind"] = kindOf(scheme, in.Kind)
-	}
-	options.FieldSelector = selectorOf(selected)
-}
-
-// kindOf returns the kind that a client may have written in lower case, such as "replicaset".
-// An unknown kind is capitalized.
-func kindOf(scheme *runtime.Scheme, written string) string {
-	for known := range scheme.AllKnownTypes() {
-		if strings.EqualFold(known.Kind, written) {
-			return known.Kind
-		}
-	}
-	return strings.ToUpper(written[:1]) + written[1:]
-}
-
-// firstSeen returns the time of the first occurrence. Events of the events.k8s.io API set
-// EventTime instead of FirstTimestamp.
-func firstSeen(e *corev1.Event) time.Time {
-	switch {
-	case !e.FirstTimestamp.IsZero():
-		return e.FirstTimestamp.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	default:
-		return e.CreationTimestamp.Time
-	}
 }
 
 // fittingEvents returns how many of the events fit into an answer, at least one.
@@ -168,9 +144,11 @@ func fittingEvents(events []corev1.Event) int {
 }
 
 func describeEvent(e *corev1.Event) event {
+	// Events of the events.k8s.io API set EventTime instead of FirstTimestamp.
+	firstSeen := cmp.Or(e.FirstTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
 	return event{
 		Type: e.Type, Reason: messageExcerpt(e.Reason), Message: messageExcerpt(e.Message), Count: podproblem.EventCount(e),
-		LastTimestamp: timestamp(podproblem.EventTime(e)), FirstTimestamp: timestamp(firstSeen(e)),
+		LastTimestamp: timestamp(podproblem.EventTime(e)), FirstTimestamp: timestamp(firstSeen),
 		Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name,
 		Source: cmp.Or(e.Source.Component, e.ReportingController),
 	}
@@ -199,9 +177,6 @@ type getPodLogsOutput struct {
 }
 
 func getPodLogs(ctx context.Context, call *toolset.Call, in getPodLogsInput) (getPodLogsOutput, error) {
-	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
-		return getPodLogsOutput{}, err
-	}
 	container, err := chooseContainer(ctx, call.Kube, in)
 	if err != nil {
 		return getPodLogsOutput{}, err
@@ -249,14 +224,6 @@ func chooseContainer(ctx context.Context, kube *callers.Kube, in getPodLogsInput
 	case len(p.Spec.Containers) == 1:
 		return p.Spec.Containers[0].Name, nil
 	}
-	names := containerNames(p)
-	if preferred := p.Annotations[defaultContainerAnnotation]; slices.Contains(names, preferred) {
-		return preferred, nil
-	}
-	return "", toolset.UsageError(fmt.Sprintf("pod %s/%s has several containers; give container: one of %s", in.Namespace, in.Name, strings.Join(names, ", ")))
-}
-
-func containerNames(p *corev1.Pod) []string {
 	var names []string
 	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
 		names = append(names, c.Name)
@@ -264,7 +231,10 @@ func containerNames(p *corev1.Pod) []string {
 	for _, c := range p.Spec.EphemeralContainers {
 		names = append(names, c.Name)
 	}
-	return names
+	if preferred := p.Annotations[defaultContainerAnnotation]; slices.Contains(names, preferred) {
+		return preferred, nil
+	}
+	return "", toolset.UsageError(fmt.Sprintf("pod %s/%s has several containers; give container: one of %s", in.Namespace, in.Name, strings.Join(names, ", ")))
 }
 
 const (
@@ -324,7 +294,9 @@ func getBuildLogs(ctx context.Context, call *toolset.Call, in getBuildLogsInput)
 		return getBuildLogsOutput{}, err
 	}
 	out := getBuildLogsOutput{Build: build}
-	lines, bytes := buildLogSize(in.TailLines)
+	// The byte limit grows in proportion to the number of lines that are requested.
+	lines := bounded(in.TailLines, defaultLogLines, maxLogLines)
+	bytes := min(max(defaultLogBytes, lines*(defaultLogBytes/defaultLogLines)), maxLogBytes)
 	if out.Logs, out.Truncated, err = log.Tail(ctx, call.Kube, lines, bytes); err != nil {
 		return getBuildLogsOutput{}, err
 	}
@@ -340,7 +312,12 @@ func getBuildLogs(ctx context.Context, call *toolset.Call, in getBuildLogsInput)
 // find returns the build's details, as far as they are known, and the location of its log.
 func (in getBuildLogsInput) find(ctx context.Context, call *toolset.Call) (loggedBuild, toolset.Subresource, error) {
 	if in.Template != "" {
-		return in.findVersion(ctx, call)
+		version, err := findTemplateVersion(ctx, call, in.Namespace, in.Template, in.VersionID)
+		if err != nil {
+			return loggedBuild{}, toolset.Subresource{}, err
+		}
+		build := loggedBuild{Version: toolset.CleanText(version.VersionName), VersionID: version.ID, Status: version.JobStatus, Error: excerpt(version.Error)}
+		return build, templateLog(in.Namespace, in.Template, version.ID), nil
 	}
 	ws, err := readWorkspace(ctx, call.Kube, in.Namespace, in.Workspace)
 	if err != nil {
@@ -364,27 +341,8 @@ func (in getBuildLogsInput) find(ctx context.Context, call *toolset.Call) (logge
 	return build, toolset.Aggregated(workspacePlural, in.Namespace, in.Workspace, "log", query), nil
 }
 
-func (in getBuildLogsInput) findVersion(ctx context.Context, call *toolset.Call) (loggedBuild, toolset.Subresource, error) {
-	version, err := findTemplateVersion(ctx, call, in.Namespace, in.Template, in.VersionID)
-	if err != nil {
-		return loggedBuild{}, toolset.Subresource{}, err
-	}
-	build := loggedBuild{Version: toolset.CleanText(version.VersionName), VersionID: version.ID, Status: version.JobStatus, Error: excerpt(version.Error)}
-	return build, templateLog(in.Namespace, in.Template, version.ID), nil
-}
-
 func templateLog(namespace, name, version string) toolset.Subresource {
 	return toolset.Aggregated(templatePlural, namespace, name, "log", url.Values{"version": {version}})
-}
-
-// buildLogSize returns the limits for a log excerpt. The byte limit grows in proportion to
-// the number of lines that are requested.
-func buildLogSize(tailLines int) (lines, bytes int) {
-	if tailLines <= 0 {
-		tailLines = defaultLogLines
-	}
-	lines = min(tailLines, maxLogLines)
-	return lines, min(max(defaultLogBytes, lines*(defaultLogBytes/defaultLogLines)), maxLogBytes)
 }
 
 const (
@@ -443,8 +401,30 @@ func checkHealth(ctx context.Context, call *toolset.Call, in checkHealthInput) (
 	if u, ok := request.UserFrom(ctx); ok {
 		h.Caller.User, h.Caller.Groups = u.GetName(), append(h.Caller.Groups, u.GetGroups()...)
 	}
-	h.lookAtCluster(ctx, call.Kube)
-	h.lookAtAggregatedAPI(ctx, call.Kube)
+	var info struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := call.Kube.ReadJSON(ctx, versionPath, nil, &info); err != nil {
+		h.miss(ctx, &toolset.CallError{Verb: "get", Resource: versionPath, Err: err})
+	} else {
+		h.Cluster.Version = excerpt(info.GitVersion)
+	}
+	// The Kubernetes API server requests this document from the aggregated API server behind it.
+	var discovery struct {
+		GroupVersion string `json:"groupVersion"`
+	}
+	err := call.Kube.ReadJSON(ctx, aggregatedPath, nil, &discovery)
+	switch {
+	case err == nil && discovery.GroupVersion == aggregationv1alpha1.GroupVersion.String():
+		h.Cluster.AggregatedAPI = "available"
+	case apierrors.IsForbidden(err):
+		h.Cluster.AggregatedAPI = "unknown"
+		h.miss(ctx, &toolset.CallError{Verb: "get", Resource: aggregatedPath, Err: err})
+	case apierrors.IsNotFound(err):
+		h.Status, h.Cluster.AggregatedAPI = statusDegraded, "not installed"
+	default:
+		h.Status, h.Cluster.AggregatedAPI = statusDegraded, "unavailable"
+	}
 	h.lookAtControlPlanes(ctx, call.Kube, in.Namespace)
 	h.lookAtOthers(ctx, call.Kube, in.Namespace)
 	if len(h.Problems) > maxProblems {
@@ -457,45 +437,17 @@ func checkHealth(ctx context.Context, call *toolset.Call, in checkHealthInput) (
 	return h, ctx.Err()
 }
 
-func (h *health) lookAtCluster(ctx context.Context, kube *callers.Kube) {
-	var info struct {
-		GitVersion string `json:"gitVersion"`
-	}
-	if err := kube.ReadJSON(ctx, versionPath, nil, &info); err != nil {
-		h.miss(ctx, &toolset.CallError{Verb: "get", Resource: versionPath, Err: err})
-		return
-	}
-	h.Cluster.Version = excerpt(info.GitVersion)
-}
-
-// lookAtAggregatedAPI reads the discovery document of the aggregated API, which the
-// Kubernetes API server requests from the server behind it.
-func (h *health) lookAtAggregatedAPI(ctx context.Context, kube *callers.Kube) {
-	var discovery struct {
-		GroupVersion string `json:"groupVersion"`
-	}
-	err := kube.ReadJSON(ctx, aggregatedPath, nil, &discovery)
-	switch {
-	case err == nil && discovery.GroupVersion == aggregationv1alpha1.GroupVersion.String():
-		h.Cluster.AggregatedAPI = "available"
-	case apierrors.IsForbidden(err):
-		h.Cluster.AggregatedAPI = "unknown"
-		h.miss(ctx, &toolset.CallError{Verb: "get", Resource: aggregatedPath, Err: err})
-	case apierrors.IsNotFound(err):
-		h.Status, h.Cluster.AggregatedAPI = statusDegraded, "not installed"
-	default:
-		h.Status, h.Cluster.AggregatedAPI = statusDegraded, "unavailable"
-	}
-}
-
 func (h *health) lookAtControlPlanes(ctx context.Context, kube *callers.Kube, namespace string) {
 	var list coderv1alpha1.CoderControlPlaneList
 	if err := kube.List(ctx, &list, &client.ListOptions{Namespace: namespace, Limit: maxHealth}); err != nil {
 		h.miss(ctx, &toolset.CallError{Verb: "list", Resource: controlPlanePlural, Namespace: namespace, Err: err})
 		return
 	}
-	if len(list.Items) == 0 {
-		h.Gaps = append(h.Gaps, "there is no control plane"+within(namespace))
+	switch {
+	case len(list.Items) == 0 && namespace == "":
+		h.Gaps = append(h.Gaps, "there is no control plane in any namespace")
+	case len(list.Items) == 0:
+		h.Gaps = append(h.Gaps, "there is no control plane in namespace "+namespace)
 	}
 	items := list.Items[:min(len(list.Items), maxHealth)]
 	h.ControlPlanes.Seen, h.ControlPlanes.Truncated = len(items), list.Continue != "" || len(items) < len(list.Items)
@@ -554,13 +506,6 @@ func (h *health) examine(kind string, object client.Object, observed int64, cond
 	return 1
 }
 
-func within(namespace string) string {
-	if namespace == "" {
-		return " in any namespace"
-	}
-	return " in namespace " + namespace
-}
-
 // miss records a check that could not be made. Missing permissions of the caller do not
 // degrade the health; a server that cannot impersonate the caller does.
 func (h *health) miss(ctx context.Context, call *toolset.CallError) {
@@ -588,7 +533,6 @@ func addDiagnosis(s *toolset.Set) {
 	}, diagnose(diagnosis.Workspace))
 }
 
-// diagnose wraps a diagnosis function as a tool.
 func diagnose(
 	examine func(ctx context.Context, kube *callers.Kube, namespace, name string) (*diagnosis.Report, error),
 ) func(context.Context, *toolset.Call, objectInput) (diagnosis.Report, error) {

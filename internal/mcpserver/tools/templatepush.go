@@ -82,7 +82,18 @@ func pushTemplate(ctx context.Context, call *toolset.Call, in pushTemplateInput)
 		out.Message = wouldBeAccepted("whether the version can be built")
 	}
 	if in.Wait && !in.DryRun {
-		err = awaitTemplate(ctx, call, tmpl, in.TimeoutSeconds)
+		deleted := fmt.Sprintf("template %s was deleted in the meantime; list_templates shows which exist", tmpl.Name)
+		timeout := time.Duration(in.TimeoutSeconds) * time.Second
+		err = await(ctx, call, tmpl, timeout, deleted, func() (done bool, problem, message string) {
+			conditions := tmpl.Status.Conditions
+			if stalled := stalledMessage(conditions); stalled != "" {
+				problem = stalled + "; get_build_logs shows the whole log"
+			}
+			if tmpl.DeletionTimestamp != nil {
+				problem = deleted
+			}
+			return problem == "" && meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady), problem, progressMessage(conditions)
+		})
 	}
 	out.Template = describeTemplate(tmpl)
 	if !in.DryRun {
@@ -158,7 +169,6 @@ func (in pushTemplateInput) apply(spec *aggregationv1alpha1.CoderTemplateSpec) {
 	}
 }
 
-// setVariable sets the value of one variable and keeps the others.
 func setVariable(spec *aggregationv1alpha1.CoderTemplateSpec, variable aggregationv1alpha1.TemplateVariable) {
 	spec.Variables = replaceOrAppend(spec.Variables, variable, func(v aggregationv1alpha1.TemplateVariable) bool { return v.Name == variable.Name })
 }
@@ -183,9 +193,8 @@ func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl
 	if err := in.refuseRedacted(tmpl.Spec.Files); err != nil {
 		return err
 	}
-	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: in.question(tmpl)}
 	shown, lost := len(tmpl.Spec.Files) > 0, false
-	err := updateTemplate(ctx, call, tmpl, ask, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
+	err := updateTemplate(ctx, call, tmpl, in.DryRun, in.Confirm, in.question(tmpl), func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
 		// Another client may have pushed a source that the API does not show.
 		lost = in.keepsFiles() && shown && len(spec.Files) == 0
 		if lost || !in.changes(*spec) {
@@ -201,10 +210,8 @@ func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl
 	return err
 }
 
-// mostChanges is the maximum number of changes that a question names.
 const mostChanges = 20
 
-// question returns the question to confirm the push, which names what changes.
 func (in pushTemplateInput) question(tmpl *aggregationv1alpha1.CoderTemplate) string {
 	wanted, before := tmpl.Spec.DeepCopy(), tmpl.Spec.Files
 	in.apply(wanted)
@@ -253,27 +260,11 @@ func (in pushTemplateInput) question(tmpl *aggregationv1alpha1.CoderTemplate) st
 // updateTemplate applies change to the spec of the template, after the user confirmed it. It
 // does not write if change returns false.
 func updateTemplate(
-	ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, ask confirmation,
+	ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, dryRun bool, confirm, question string,
 	change func(*aggregationv1alpha1.CoderTemplateSpec) bool,
 ) error {
-	return confirmed(ctx, call, tmpl, ask, func(tmpl *aggregationv1alpha1.CoderTemplate, only bool) error {
+	return confirmed(ctx, call, tmpl, dryRun, confirm, question, func(tmpl *aggregationv1alpha1.CoderTemplate, only bool) error {
 		return updateSpec(ctx, call, templateResource, tmpl, only, func() bool { return change(&tmpl.Spec) })
-	})
-}
-
-// awaitTemplate waits until the newest version is active or its build has failed. It
-// updates tmpl.
-func awaitTemplate(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, timeoutSeconds int) error {
-	deleted := fmt.Sprintf("template %s was deleted in the meantime; list_templates shows which exist", tmpl.Name)
-	return await(ctx, call, tmpl, time.Duration(timeoutSeconds)*time.Second, deleted, func() (done bool, problem, message string) {
-		conditions := tmpl.Status.Conditions
-		if stalled := stalledMessage(conditions); stalled != "" {
-			problem = stalled + "; get_build_logs shows the whole log"
-		}
-		if tmpl.DeletionTimestamp != nil {
-			problem = deleted
-		}
-		return problem == "" && meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady), problem, progressMessage(conditions)
 	})
 }
 
@@ -315,11 +306,11 @@ func promoteTemplateVersion(ctx context.Context, call *toolset.Call, in promoteT
 	case tmpl.Status.ActiveVersionID == version:
 		return templateResult{Template: describeTemplate(tmpl), Message: "this version is active already; nothing was changed"}, nil
 	}
-	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm}
+	question := ""
 	if !in.DryRun {
-		ask.question = promotionQuestion(ctx, call, tmpl, version)
+		question = promotionQuestion(ctx, call, tmpl, version)
 	}
-	err = updateTemplate(ctx, call, tmpl, ask, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
+	err = updateTemplate(ctx, call, tmpl, in.DryRun, in.Confirm, question, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
 		spec.VersionID = version
 		return true
 	})
@@ -360,7 +351,6 @@ func hidesFiles(tmpl *aggregationv1alpha1.CoderTemplate) bool {
 // keepsFiles reports whether files that the call does not name stay in the template.
 func (in pushTemplateInput) keepsFiles() bool { return in.KeepFiles || len(in.RemoveFiles) > 0 }
 
-// source returns the files of the new version.
 func (in pushTemplateInput) source(before map[string]string) map[string]string {
 	switch {
 	case len(in.Files)+len(in.RemoveFiles) == 0:

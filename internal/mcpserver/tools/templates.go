@@ -275,8 +275,16 @@ func getTemplate(ctx context.Context, call *toolset.Call, in getTemplateInput) (
 	if err := details.addParameters(ctx, call, tmpl); err != nil {
 		return getTemplateOutput{}, err
 	}
-	if err := details.addVersions(ctx, call, tmpl); err != nil {
+	versions, err := readTemplateVersions(ctx, call, tmpl.Namespace, tmpl.Name)
+	if err := details.without(ctx, err); err != nil {
 		return getTemplateOutput{}, err
+	}
+	for _, v := range versions[:min(len(versions), shownVersions)] {
+		s := v.Status
+		details.Versions = append(details.Versions, templateVersion{
+			ID: s.ID, Name: toolset.CleanText(s.VersionName), Message: excerpt(s.Message), Status: s.JobStatus, Error: excerpt(s.Error),
+			Active: s.Active, Archived: s.Archived, CreatedAt: timestampOf(&v.CreationTimestamp), CreatedBy: toolset.CleanText(s.CreatedBy),
+		})
 	}
 	return getTemplateOutput{Template: details}, nil
 }
@@ -321,7 +329,6 @@ func describeTemplateDetails(tmpl *aggregationv1alpha1.CoderTemplate) templateDe
 	return details
 }
 
-// templateVersion is one version of a template, with the values that the API uses.
 type templateVersion struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
@@ -334,7 +341,6 @@ type templateVersion struct {
 	CreatedBy string `json:"createdBy,omitempty"`
 }
 
-// templateParameter is a parameter of the template, whose value is set for each workspace.
 type templateParameter struct {
 	Name         string   `json:"name"`
 	Description  string   `json:"description,omitempty"`
@@ -347,7 +353,6 @@ type templateParameter struct {
 	Validation   string   `json:"validation,omitempty"`
 }
 
-// readTemplateVersions returns the newest versions, including archived ones.
 func readTemplateVersions(ctx context.Context, call *toolset.Call, namespace, name string) ([]aggregationv1alpha1.CoderTemplateVersion, error) {
 	if err := toolset.RequireObject(namespace, name); err != nil {
 		return nil, err
@@ -379,21 +384,6 @@ func findTemplateVersion(ctx context.Context, call *toolset.Call, namespace, nam
 	}
 }
 
-func (d *templateDetails) addVersions(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) error {
-	versions, err := readTemplateVersions(ctx, call, tmpl.Namespace, tmpl.Name)
-	if err != nil {
-		return d.without(ctx, err)
-	}
-	for _, v := range versions[:min(len(versions), shownVersions)] {
-		s := v.Status
-		d.Versions = append(d.Versions, templateVersion{
-			ID: s.ID, Name: toolset.CleanText(s.VersionName), Message: excerpt(s.Message), Status: s.JobStatus, Error: excerpt(s.Error),
-			Active: s.Active, Archived: s.Archived, CreatedAt: timestampOf(&v.CreationTimestamp), CreatedBy: toolset.CleanText(s.CreatedBy),
-		})
-	}
-	return nil
-}
-
 func (d *templateDetails) addParameters(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) error {
 	var list aggregationv1alpha1.CoderTemplateParameterList
 	err := toolset.Aggregated(templatePlural, tmpl.Namespace, tmpl.Name, "parameters", nil).Decode(ctx, call.Kube, &list)
@@ -402,7 +392,26 @@ func (d *templateDetails) addParameters(ctx context.Context, call *toolset.Call,
 	}
 	room := maxParameterBytes
 	for _, p := range list.Items[:min(len(list.Items), shownParameters)] {
-		described := describeTemplateParameter(p)
+		described := templateParameter{
+			Name: toolset.CleanText(p.Name), Description: excerpt(p.Description), Type: p.Type, Required: p.Required,
+			DefaultValue: excerpt(toolset.CleanParameter(p.Name, p.DefaultValue)), Mutable: p.Mutable, Ephemeral: p.Ephemeral,
+		}
+		if v := p.Validation; v != nil {
+			var rules []string
+			if v.Min != nil {
+				rules = append(rules, fmt.Sprintf("min %d", *v.Min))
+			}
+			if v.Max != nil {
+				rules = append(rules, fmt.Sprintf("max %d", *v.Max))
+			}
+			if v.Regex != "" {
+				rules = append(rules, "matches "+v.Regex)
+			}
+			if v.Monotonic != "" {
+				rules = append(rules, v.Monotonic)
+			}
+			described.Validation = excerpt(strings.Join(rules, ", "))
+		}
 		const keys = 120
 		if room -= keys + len(described.Name+described.Description+described.DefaultValue+described.Validation); room < 0 {
 			break
@@ -446,37 +455,8 @@ func (d *templateDetails) addOptions(parameters []aggregationv1alpha1.CoderTempl
 	}
 }
 
-func describeTemplateParameter(p aggregationv1alpha1.CoderTemplateParameter) templateParameter {
-	return templateParameter{
-		Name: toolset.CleanText(p.Name), Description: excerpt(p.Description), Type: p.Type, Required: p.Required,
-		DefaultValue: excerpt(toolset.CleanParameter(p.Name, p.DefaultValue)), Mutable: p.Mutable, Ephemeral: p.Ephemeral, Validation: describeValidation(p.Validation),
-	}
-}
-
-// describeValidation formats the validation rules in one line, for example "min 1, max 8,
-// increasing".
-func describeValidation(v *aggregationv1alpha1.CoderTemplateParameterValidation) string {
-	if v == nil {
-		return ""
-	}
-	var rules []string
-	if v.Min != nil {
-		rules = append(rules, fmt.Sprintf("min %d", *v.Min))
-	}
-	if v.Max != nil {
-		rules = append(rules, fmt.Sprintf("max %d", *v.Max))
-	}
-	if v.Regex != "" {
-		rules = append(rules, "matches "+v.Regex)
-	}
-	if v.Monotonic != "" {
-		rules = append(rules, v.Monotonic)
-	}
-	return excerpt(strings.Join(rules, ", "))
-}
-
 // without records a note about a part that could not be read; the other parts are still
-// returned. It returns the error if the call was cancelled or timed out.
+// returned. It returns the error if the call was cancelled or timed out, and nil for nil.
 func (d *templateDetails) without(ctx context.Context, err error) error {
 	var call *toolset.CallError
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &call) {
@@ -511,7 +491,8 @@ func (d *templateDetails) addFiles(tmpl *aggregationv1alpha1.CoderTemplate, patt
 	}
 	var omitted []string
 	unlisted, redacted, room := false, false, maxSourceBytes
-	for _, name := range slices.Sorted(maps.Keys(tmpl.Spec.Files)) {
+	names := slices.Sorted(maps.Keys(tmpl.Spec.Files))
+	for _, name := range names {
 		source := tmpl.Spec.Files[name]
 		requested := slices.ContainsFunc(patterns, func(pattern string) bool { return matchesFile(pattern, name) })
 		if !requested && len(d.Files) >= shownFiles {
@@ -538,21 +519,12 @@ func (d *templateDetails) addFiles(tmpl *aggregationv1alpha1.CoderTemplate, patt
 		d.Notes = append(d.Notes, fmt.Sprintf("the text of %d files is left out, because an answer has at most %d KiB of text; request fewer files: %s",
 			len(omitted), maxSourceBytes>>10, strings.Join(omitted[:min(len(omitted), mostNamed)], ", ")))
 	}
-	d.noteUnmatched(tmpl, patterns)
-}
-
-// noteUnmatched adds a note for each pattern without a file.
-func (d *templateDetails) noteUnmatched(tmpl *aggregationv1alpha1.CoderTemplate, patterns []string) {
 	if len(patterns) > 0 && hidesFiles(tmpl) {
 		d.Notes = append(d.Notes, "the API does not serve the files of this template; condition FilesAvailable says why")
 		return
 	}
 	for _, pattern := range patterns[:min(len(patterns), mostNamed)] {
-		found := false
-		for name := range tmpl.Spec.Files {
-			found = found || matchesFile(pattern, name)
-		}
-		if !found {
+		if !slices.ContainsFunc(names, func(name string) bool { return matchesFile(pattern, name) }) {
 			d.Notes = append(d.Notes, fmt.Sprintf("no file matches %q", redaction.Truncate(toolset.CleanText(pattern), mostNamed*5)))
 		}
 	}

@@ -39,9 +39,28 @@ func setWorkspaceRunning(ctx context.Context, call *toolset.Call, in setWorkspac
 	if err != nil {
 		return workspaceResult{}, err
 	}
-	out := workspaceResult{Updated: !runsAsWanted(ws, in.Running)}
+	// A workspace whose last build failed or was canceled is built again, and a start or stop that Coder
+	// refused is requested again.
+	failed := ws.Status.Phase == "Failed" || ws.Status.Phase == "Canceled"
+	stalled := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionStalled)
+	refused := ws.Status.Phase != phaseAfter(in.Running) && stalled != nil && stalled.Status == metav1.ConditionTrue &&
+		stalled.Reason == aggregationv1alpha1.ReasonChangeRefused
+	out := workspaceResult{Updated: failed || refused || ptr.Deref(ws.Spec.Running, !in.Running) != in.Running}
 	if out.Updated {
-		if ws, err = startOrStop(ctx, call, ws, in); err != nil {
+		action, resource, question := "start", startResource, ""
+		if !in.Running {
+			action, resource = "stop", stopResource
+			question = fmt.Sprintf("Stop workspace %s of %s? Its processes are stopped.", ws.Name, ws.Status.OwnerName)
+		}
+		err := confirmed(ctx, call, ws, false, in.Confirm, question, func(ws *aggregationv1alpha1.CoderWorkspace, only bool) error {
+			options := &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun(only)}}
+			err := call.Kube.SubResource(action).Create(ctx, ws, &aggregationv1alpha1.CoderWorkspaceAction{}, options)
+			return callError("create", resource+"."+aggregationGroup, ws.Namespace, ws.Name, err)
+		})
+		if err != nil {
+			return workspaceResult{}, err
+		}
+		if ws, err = readWorkspace(ctx, call.Kube, in.Namespace, in.Name); err != nil {
 			return workspaceResult{}, err
 		}
 	}
@@ -49,68 +68,30 @@ func setWorkspaceRunning(ctx context.Context, call *toolset.Call, in setWorkspac
 }
 
 // after returns the answer with the state of the workspace after the change. If wait is set,
-// it waits until the workspace runs or is stopped, and the error says why it does not.
+// it waits until the workspace is ready in the phase Running or Stopped, or until it cannot become
+// so without another action; the error says why it does not.
 func (out workspaceResult) after(
 	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, wait, running bool, timeoutSeconds int,
 ) (workspaceResult, error) {
 	var err error
 	if wait {
-		err = awaitWorkspace(ctx, call, ws, running, timeoutSeconds)
+		deleted := fmt.Sprintf("workspace %s was deleted in the meantime; list_workspaces shows which exist", ws.Name)
+		timeout := time.Duration(timeoutSeconds) * time.Second
+		err = await(ctx, call, ws, timeout, deleted, func() (done bool, problem, message string) {
+			conditions := ws.Status.Conditions
+			ready := meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady) && ws.Status.Phase == phaseAfter(running)
+			return ready, workspaceProblem(ws, running), ws.Status.Phase + ": " + progressMessage(conditions)
+		})
 	}
 	out.Workspace = describeWorkspace(ws)
 	return out, err
 }
 
-// runsAsWanted reports whether nothing needs to be done. A workspace whose last build
-// failed or was canceled is built again, and a start or stop that Coder refused is requested
-// again.
-func runsAsWanted(ws *aggregationv1alpha1.CoderWorkspace, running bool) bool {
-	failed := ws.Status.Phase == "Failed" || ws.Status.Phase == "Canceled"
-	stalled := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionStalled)
-	refused := ws.Status.Phase != phaseAfter(running) && stalled != nil && stalled.Status == metav1.ConditionTrue &&
-		stalled.Reason == aggregationv1alpha1.ReasonChangeRefused
-	return !failed && !refused && ptr.Deref(ws.Spec.Running, !running) == running
-}
-
-// phaseAfter returns the phase of a workspace that was started or stopped.
 func phaseAfter(running bool) string {
 	if running {
 		return "Running"
 	}
 	return "Stopped"
-}
-
-// startOrStop starts or stops the workspace and returns its new state.
-func startOrStop(
-	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, in setWorkspaceRunningInput,
-) (*aggregationv1alpha1.CoderWorkspace, error) {
-	action, resource, ask := "start", startResource, confirmation{}
-	if !in.Running {
-		action, resource = "stop", stopResource
-		ask = confirmation{confirm: in.Confirm, question: fmt.Sprintf("Stop workspace %s of %s? Its processes are stopped.", ws.Name, ws.Status.OwnerName)}
-	}
-	err := confirmed(ctx, call, ws, ask, func(ws *aggregationv1alpha1.CoderWorkspace, only bool) error {
-		options := &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun(only)}}
-		err := call.Kube.SubResource(action).Create(ctx, ws, &aggregationv1alpha1.CoderWorkspaceAction{}, options)
-		return callError("create", resource+"."+aggregationGroup, ws.Namespace, ws.Name, err)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return readWorkspace(ctx, call.Kube, in.Namespace, in.Name)
-}
-
-// awaitWorkspace waits until the workspace is ready in the phase Running or Stopped, or
-// until it cannot become so without another action. It updates ws.
-func awaitWorkspace(
-	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, running bool, timeoutSeconds int,
-) error {
-	deleted := fmt.Sprintf("workspace %s was deleted in the meantime; list_workspaces shows which exist", ws.Name)
-	return await(ctx, call, ws, time.Duration(timeoutSeconds)*time.Second, deleted, func() (done bool, problem, message string) {
-		conditions := ws.Status.Conditions
-		ready := meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady) && ws.Status.Phase == phaseAfter(running)
-		return ready, workspaceProblem(ws, running), ws.Status.Phase + ": " + progressMessage(conditions)
-	})
 }
 
 // workspaceProblem returns why the workspace cannot start or stop without another action, and
@@ -150,45 +131,30 @@ type createWorkspaceInput struct {
 }
 
 func createWorkspace(ctx context.Context, call *toolset.Call, in createWorkspaceInput) (workspaceResult, error) {
-	ws, err := in.workspace(ctx, call.Kube)
-	if err != nil {
+	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
 		return workspaceResult{}, err
 	}
-	if err := call.Kube.Create(ctx, ws, &client.CreateOptions{DryRun: dryRun(in.DryRun)}); err != nil {
-		return workspaceResult{}, callError("create", workspaceResource, in.Namespace, ws.Name, err)
-	}
-	if in.DryRun {
-		return workspaceResult{Workspace: describeWorkspace(ws), Message: wouldBeAccepted("the build")}, nil
-	}
-	return workspaceResult{Updated: true}.after(ctx, call, ws, in.Wait, ptr.Deref(in.Running, true), in.TimeoutSeconds)
-}
-
-// workspace returns the requested object.
-func (in createWorkspaceInput) workspace(ctx context.Context, kube *callers.Kube) (*aggregationv1alpha1.CoderWorkspace, error) {
-	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
-		return nil, err
-	}
 	if err := refuseRedactedValues("parameter", in.Parameters); err != nil {
-		return nil, err
+		return workspaceResult{}, err
 	}
 	dot := strings.LastIndex(in.Template, ".")
 	ttl, err := ttlMillis(in.TTL)
 	switch {
 	case err != nil:
-		return nil, err
+		return workspaceResult{}, err
 	case in.TTL == never:
-		return nil, toolset.UsageError("a new workspace cannot have the ttl never: omit ttl, and set it to never with update_workspace afterwards")
+		return workspaceResult{}, toolset.UsageError("a new workspace cannot have the ttl never: omit ttl, and set it to never with update_workspace afterwards")
 	case in.Owner == "" || strings.Contains(in.Owner, "."):
-		return nil, toolset.UsageError(fmt.Sprintf("owner %q is not a valid user name in Coder", in.Owner))
+		return workspaceResult{}, toolset.UsageError(fmt.Sprintf("owner %q is not a valid user name in Coder", in.Owner))
 	case strings.Contains(in.Name, "."):
-		return nil, toolset.UsageError(fmt.Sprintf("name %q has a dot: give only the workspace's own name, such as dev; organization and owner are added", in.Name))
+		return workspaceResult{}, toolset.UsageError(fmt.Sprintf("name %q has a dot: give only the workspace's own name, such as dev; organization and owner are added", in.Name))
 	case dot <= 0 || dot == len(in.Template)-1:
-		return nil, toolset.UsageError(fmt.Sprintf("template %q must be organization.template, as list_templates names it, for example %q", in.Template, "coder."+strings.Trim(in.Template, ".")))
+		return workspaceResult{}, toolset.UsageError(fmt.Sprintf("template %q must be organization.template, as list_templates names it, for example %q", in.Template, "coder."+strings.Trim(in.Template, ".")))
 	}
 	// The API resolves the current names in Coder of the organization and the template.
-	organization, template, err := templateInCoder(ctx, kube, in.Namespace, in.Template)
+	organization, template, err := templateInCoder(ctx, call.Kube, in.Namespace, in.Template)
 	if err != nil {
-		return nil, err
+		return workspaceResult{}, err
 	}
 	controlPlane, _, _ := splitTemplateName(in.Template)
 	name := strings.Join([]string{controlPlane, organization, in.Owner, in.Name}, ".")
@@ -204,10 +170,15 @@ func (in createWorkspaceInput) workspace(ctx context.Context, kube *callers.Kube
 		},
 	}
 	setParameters(&ws.Spec, in.Parameters)
-	return ws, nil
+	if err := call.Kube.Create(ctx, ws, &client.CreateOptions{DryRun: dryRun(in.DryRun)}); err != nil {
+		return workspaceResult{}, callError("create", workspaceResource, in.Namespace, ws.Name, err)
+	}
+	if in.DryRun {
+		return workspaceResult{Workspace: describeWorkspace(ws), Message: wouldBeAccepted("the build")}, nil
+	}
+	return workspaceResult{Updated: true}.after(ctx, call, ws, in.Wait, ptr.Deref(in.Running, true), in.TimeoutSeconds)
 }
 
-// setParameters sets the values of these parameters and keeps the others.
 func setParameters(spec *aggregationv1alpha1.CoderWorkspaceSpec, values map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		parameter := aggregationv1alpha1.WorkspaceParameter{Name: name, Value: values[name]}
@@ -244,12 +215,25 @@ func updateWorkspace(ctx context.Context, call *toolset.Call, in updateWorkspace
 	if err != nil {
 		return workspaceResult{}, err
 	}
-	if in, err = in.resolved(ctx, call, ws); err != nil {
+	if err := refuseRedactedValues("parameter", in.Parameters); err != nil {
 		return workspaceResult{}, err
 	}
+	if _, err := ttlMillis(in.TTL); err != nil {
+		return workspaceResult{}, err
+	}
+	if in.VersionID == "active" {
+		tmpl, err := diagnosis.TemplateOf(ctx, call.Kube, ws)
+		switch {
+		case err != nil:
+			return workspaceResult{}, callError("list", templateResource, ws.Namespace, "", err)
+		case tmpl == nil:
+			return workspaceResult{}, toolset.UsageError(fmt.Sprintf("the API has no template %q in organization %q, of which this workspace is: "+
+				"find it with list_templates, and give its active version as versionID", ws.Status.TemplateName, ws.Status.OrganizationName))
+		}
+		in.VersionID = tmpl.Status.ActiveVersionID
+	}
 	updated := false
-	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: in.question(ws)}
-	err = confirmed(ctx, call, ws, ask, func(ws *aggregationv1alpha1.CoderWorkspace, only bool) (err error) {
+	err = confirmed(ctx, call, ws, in.DryRun, in.Confirm, in.question(ws), func(ws *aggregationv1alpha1.CoderWorkspace, only bool) (err error) {
 		updated, err = in.write(ctx, call, ws, only)
 		return err
 	})
@@ -264,32 +248,6 @@ func updateWorkspace(ctx context.Context, call *toolset.Call, in updateWorkspace
 		out.Message = wouldBeAccepted("the build")
 	}
 	return out.after(ctx, call, ws, in.Wait && !in.DryRun, ptr.Deref(ws.Spec.Running, false), in.TimeoutSeconds)
-}
-
-// resolved returns the arguments with the ID of the version, if that is active. It returns an
-// error for an invalid argument.
-func (in updateWorkspaceInput) resolved(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) (updateWorkspaceInput, error) {
-	err := refuseRedactedValues("parameter", in.Parameters)
-	if err == nil {
-		_, err = ttlMillis(in.TTL)
-	}
-	if err == nil && in.VersionID == "active" {
-		in.VersionID, err = activeVersionFor(ctx, call, ws)
-	}
-	return in, err
-}
-
-// activeVersionFor returns the active version of the workspace's template.
-func activeVersionFor(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) (string, error) {
-	tmpl, err := diagnosis.TemplateOf(ctx, call.Kube, ws)
-	switch {
-	case err != nil:
-		return "", callError("list", templateResource, ws.Namespace, "", err)
-	case tmpl == nil:
-		return "", toolset.UsageError(fmt.Sprintf("the API has no template %q in organization %q, of which this workspace is: "+
-			"find it with list_templates, and give its active version as versionID", ws.Status.TemplateName, ws.Status.OrganizationName))
-	}
-	return tmpl.Status.ActiveVersionID, nil
 }
 
 // apply sets the arguments in a spec, and keeps what is not given.
@@ -374,27 +332,6 @@ func autostartSchedule(schedule string) *string {
 	}
 }
 
-// workspaceSchedule uses the same formats as the arguments of update_workspace.
-type workspaceSchedule struct {
-	TTL              string `json:"ttl"`
-	Autostart        string `json:"autostart"`
-	AutomaticUpdates string `json:"automaticUpdates,omitempty"`
-	Dormant          bool   `json:"dormant"`
-}
-
-func describeSchedule(spec aggregationv1alpha1.CoderWorkspaceSpec) workspaceSchedule {
-	schedule := workspaceSchedule{
-		TTL: never, Autostart: never, AutomaticUpdates: spec.AutomaticUpdates, Dormant: ptr.Deref(spec.Dormant, false),
-	}
-	if spec.TTLMillis != nil && *spec.TTLMillis > 0 {
-		schedule.TTL = (time.Duration(*spec.TTLMillis) * time.Millisecond).String()
-	}
-	if spec.AutostartSchedule != nil && *spec.AutostartSchedule != "" {
-		schedule.Autostart = *spec.AutostartSchedule
-	}
-	return schedule
-}
-
 type deleteWorkspaceInput struct {
 	Namespace      string `json:"namespace"`
 	Name           string `json:"name"`
@@ -426,7 +363,22 @@ func deleteWorkspace(ctx context.Context, call *toolset.Call, in deleteWorkspace
 		out.Left = leftovers(ctx, call.Kube, ws)
 	}
 	if ws.DeletionTimestamp == nil || in.Orphan {
-		if err := in.delete(ctx, call, ws, out.Left); err != nil {
+		question := fmt.Sprintf("Delete workspace %s of %s with all its data? It cannot be brought back.", ws.Name, ws.Status.OwnerName)
+		if in.Orphan {
+			question = fmt.Sprintf("Delete workspace %s of %s in Coder only? It cannot be brought back. What its template created stays, in this cluster: %s.",
+				ws.Name, ws.Status.OwnerName, cmp.Or(strings.Join(out.Left, ", "), "nothing with Coder's label"))
+		}
+		err := confirmed(ctx, call, ws, in.DryRun, in.Confirm, question, func(ws *aggregationv1alpha1.CoderWorkspace, only bool) error {
+			if in.Orphan {
+				body := &aggregationv1alpha1.CoderWorkspaceAction{ObjectMeta: metav1.ObjectMeta{UID: ws.UID}}
+				options := &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun(only)}}
+				return callError("create", orphanResource+"."+aggregationGroup, in.Namespace, in.Name, call.Kube.SubResource("orphan").Create(ctx, ws, body, options))
+			}
+			// The UID precondition prevents the deletion of a new workspace of the same name.
+			options := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ws.UID}, DryRun: dryRun(only)}
+			return callError("delete", workspaceResource, in.Namespace, in.Name, call.Kube.Delete(ctx, ws, options))
+		})
+		if err != nil {
 			return deleteWorkspaceOutput{}, err
 		}
 		out.Updated = !in.DryRun
@@ -447,28 +399,6 @@ func deleteWorkspace(ctx context.Context, call *toolset.Call, in deleteWorkspace
 		out.Workspace = describeWorkspace(ws)
 	}
 	return out, err
-}
-
-// delete deletes the workspace. The UID precondition prevents the deletion of a new workspace
-// of the same name.
-func (in deleteWorkspaceInput) delete(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, left []string) error {
-	ask := confirmation{
-		dryRun: in.DryRun, confirm: in.Confirm,
-		question: fmt.Sprintf("Delete workspace %s of %s with all its data? It cannot be brought back.", ws.Name, ws.Status.OwnerName),
-	}
-	if in.Orphan {
-		ask.question = fmt.Sprintf("Delete workspace %s of %s in Coder only? It cannot be brought back. What its template created stays, in this cluster: %s.",
-			ws.Name, ws.Status.OwnerName, cmp.Or(strings.Join(left, ", "), "nothing with Coder's label"))
-	}
-	return confirmed(ctx, call, ws, ask, func(ws *aggregationv1alpha1.CoderWorkspace, only bool) error {
-		if in.Orphan {
-			body := &aggregationv1alpha1.CoderWorkspaceAction{ObjectMeta: metav1.ObjectMeta{UID: ws.UID}}
-			options := &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun(only)}}
-			return callError("create", orphanResource+"."+aggregationGroup, in.Namespace, in.Name, call.Kube.SubResource("orphan").Create(ctx, ws, body, options))
-		}
-		options := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ws.UID}, DryRun: dryRun(only)}
-		return callError("delete", workspaceResource, in.Namespace, in.Name, call.Kube.Delete(ctx, ws, options))
-	})
 }
 
 // mostLeftovers limits the objects of one kind in an answer.
