@@ -65,8 +65,15 @@ func (g *gathering) controlPlane(ctx context.Context, cp *coderv1alpha1.CoderCon
 	g.parts.Go(func() { warnings = g.warnings(ctx, cp.Namespace) })
 	g.parts.Go(func() { builders = g.provisionersOf(ctx, cp.Namespace, cp.Name) })
 	g.parts.Go(func() {
-		if meta.IsStatusConditionTrue(conditions, coderv1alpha1.ConditionServed) {
-			failedVersions, buildLogs = g.failedTemplates(ctx, cp)
+		if !meta.IsStatusConditionTrue(conditions, coderv1alpha1.ConditionServed) {
+			return
+		}
+		list := &aggregationv1alpha1.CoderTemplateList{}
+		g.list(ctx, list, templates, cp.Namespace, mostTemplates,
+			client.MatchingLabels{aggregationv1alpha1.LabelControlPlaneName: cp.Name}, client.MatchingFields{fieldVersionStatus: versionFailed})
+		for i := range list.Items {
+			problems, log := g.failedTemplate(ctx, &list.Items[i])
+			failedVersions, buildLogs = append(failedVersions, problems...), append(buildLogs, log...)
 		}
 	})
 	gaps := g.wait()
@@ -108,19 +115,8 @@ func (f *podFacts) databaseProblem() []Problem {
 	return nil
 }
 
-// failedTemplates returns the problems of the templates of a control plane whose newest version
-// failed to build, and the errors in the logs of these builds.
-func (g *gathering) failedTemplates(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (found []Problem, logs []Log) {
-	list := &aggregationv1alpha1.CoderTemplateList{}
-	g.list(ctx, list, templates, cp.Namespace, mostTemplates,
-		client.MatchingLabels{aggregationv1alpha1.LabelControlPlaneName: cp.Name}, client.MatchingFields{fieldVersionStatus: versionFailed})
-	for i := range list.Items {
-		problems, log := g.failedTemplate(ctx, &list.Items[i])
-		found, logs = append(found, problems...), append(logs, log...)
-	}
-	return found, logs
-}
-
+// failedTemplate returns the problems of a template whose newest version failed to build, and the
+// error in the log of this build.
 func (g *gathering) failedTemplate(ctx context.Context, t *aggregationv1alpha1.CoderTemplate) ([]Problem, []Log) {
 	problems, logs := templateProblems(t), g.buildLog(ctx, "the newest version of CoderTemplate/"+t.Name, templates, t.Namespace, t.Name, nil)
 	addCause(problems, logs)
@@ -162,29 +158,24 @@ func Workspace(ctx context.Context, kube *callers.Kube, namespace, name string) 
 		// If the caller canceled, return its error instead of a report with gaps.
 		err = ctx.Err()
 	case apierrors.IsServiceUnavailable(err):
-		r = g.unavailable(bounded, namespace, name, err)
+		// The control planes of the namespace may say why.
+		list := &coderv1alpha1.CoderControlPlaneList{}
+		g.list(bounded, list, controlPlanes, namespace, mostProvisioners)
+		r = &Report{Problems: []Problem{{
+			Namespace: namespace, Object: "CoderWorkspace/" + name, Reason: "ServiceUnavailable", Message: shown("the aggregated API does not serve it: " + toolset.Message(err)),
+			Do: "find out why its control plane does not respond (diagnose_control_plane); if no control plane has a problem, see whether the aggregated API runs (check_health)",
+		}}}
+		for i := range list.Items {
+			cp := &list.Items[i]
+			r.Problems = append(r.Problems, Unhealthy("CoderControlPlane", cp, cp.Status.ObservedGeneration, cp.Status.Conditions)...)
+		}
+		r.finish(subjectOf(namespace, name), "is not available", "", g.wait())
 		err = ctx.Err()
 	}
 	if err != nil {
 		return nil, &toolset.CallError{Verb: "get", Resource: workspaces, Namespace: namespace, Name: name, Err: err}
 	}
 	return r, nil
-}
-
-// unavailable returns the report for a workspace that the aggregated API cannot serve now, with
-// the problems of the control planes of the namespace.
-func (g *gathering) unavailable(ctx context.Context, namespace, name string, err error) *Report {
-	list := &coderv1alpha1.CoderControlPlaneList{}
-	g.list(ctx, list, controlPlanes, namespace, mostProvisioners)
-	r := &Report{Problems: []Problem{{
-		Namespace: namespace, Object: "CoderWorkspace/" + name, Reason: "ServiceUnavailable", Message: shown("the aggregated API does not serve it: " + toolset.Message(err)),
-		Do: "find out why its control plane does not respond (diagnose_control_plane); if no control plane has a problem, see whether the aggregated API runs (check_health)",
-	}}}
-	for i := range list.Items {
-		cp := &list.Items[i]
-		r.Problems = append(r.Problems, Unhealthy("CoderControlPlane", cp, cp.Status.ObservedGeneration, cp.Status.Conditions)...)
-	}
-	return r.finish(subjectOf(namespace, name), "is not available", "", g.wait())
 }
 
 func subjectOf(namespace, name string) string {
@@ -204,7 +195,11 @@ func (g *gathering) workspace(ctx context.Context, ws *aggregationv1alpha1.Coder
 		if ws.Status.LatestBuild != nil && !slices.Contains([]string{"running", "stopped", "deleted"}, ws.Status.LatestBuildStatus) {
 			buildLogs = g.buildLog(ctx, fmt.Sprintf("build %d", build.Number), workspaces, ws.Namespace, ws.Name, nil)
 		}
-		if agent, failed := failedAgent(ws); failed {
+		failed := slices.IndexFunc(ws.Status.Agents, func(agent aggregationv1alpha1.WorkspaceAgent) bool {
+			return agent.LifecycleState == "start_error" || agent.LifecycleState == "start_timeout"
+		})
+		if failed >= 0 {
+			agent := ws.Status.Agents[failed].Name
 			scriptLogs = g.buildLog(ctx, "the scripts of agent "+agent, workspaces, ws.Namespace, ws.Name, url.Values{"source": {"agent"}, "agent": {agent}})
 		}
 	})
@@ -220,7 +215,7 @@ func (g *gathering) workspace(ctx context.Context, ws *aggregationv1alpha1.Coder
 
 	// Without its control plane, the conditions of the workspace are only the last known ones.
 	works, verdict := isHealthy(conditions), state(conditions)
-	if works && slices.ContainsFunc(controlPlane, isMissing) {
+	if works && slices.ContainsFunc(controlPlane, func(p Problem) bool { return p.Reason == reasonNotFound }) {
 		works, verdict = false, "has lost its control plane"
 	}
 	r := &Report{Healthy: works, Problems: []Problem{}}
@@ -239,16 +234,6 @@ func (g *gathering) workspace(ctx context.Context, ws *aggregationv1alpha1.Coder
 		}
 	}
 	return r.finish(subjectOf(ws.Namespace, ws.Name), verdict, readyMessage(conditions), gaps)
-}
-
-// failedAgent returns the name of the first agent whose startup script did not succeed.
-func failedAgent(ws *aggregationv1alpha1.CoderWorkspace) (name string, found bool) {
-	for _, agent := range ws.Status.Agents {
-		if agent.LifecycleState == "start_error" || agent.LifecycleState == "start_timeout" {
-			return agent.Name, true
-		}
-	}
-	return "", false
 }
 
 // templateOf returns the problems of the workspace's template, the name of its object, and the
@@ -272,8 +257,6 @@ func (g *gathering) templateOf(ctx context.Context, ws *aggregationv1alpha1.Code
 func missing(namespace, object, do string) Problem {
 	return Problem{Namespace: namespace, Object: object, Reason: reasonNotFound, Message: "it does not exist", Do: do}
 }
-
-func isMissing(p Problem) bool { return p.Reason == reasonNotFound }
 
 // controlPlaneOf returns the problems of the workspace's control plane, and the namespaces in which
 // it allows Coder to create workspaces.
@@ -322,25 +305,20 @@ func (g *gathering) podsOfWorkspace(ctx context.Context, f *podFacts, ws *aggreg
 	f.pods = f.pods[:min(len(f.pods), mostPods)]
 	f.choose(nil)
 	f.readLogs(ctx, g, !isHealthy(ws.Status.Conditions))
-	f.events = newest(g.warningsAbout(ctx, f), mostEvents, f.has)
-}
-
-// warningsAbout reads the Warning Events of the namespaces of pods and ReplicaSets.
-func (g *gathering) warningsAbout(ctx context.Context, f *podFacts) []corev1.Event {
-	var namespaces []string
+	var used []string
 	for i := range f.pods {
-		namespaces = append(namespaces, f.pods[i].Namespace)
+		used = append(used, f.pods[i].Namespace)
 	}
 	for i := range f.sets {
-		namespaces = append(namespaces, f.sets[i].Namespace)
+		used = append(used, f.sets[i].Namespace)
 	}
-	slices.Sort(namespaces)
-	namespaces = slices.Compact(namespaces)
+	slices.Sort(used)
+	used = slices.Compact(used)
 	var all []corev1.Event
-	for _, namespace := range namespaces[:min(len(namespaces), mostNamespaces)] {
+	for _, namespace := range used[:min(len(used), mostNamespaces)] {
 		all = append(all, g.warnings(ctx, namespace)...)
 	}
-	return all
+	f.events = newest(all, mostEvents, f.has)
 }
 
 // has reports whether an object is one of the pods or ReplicaSets.

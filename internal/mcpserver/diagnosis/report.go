@@ -148,7 +148,12 @@ func (r *Report) fit() {
 	if len(r.Problems) > mostProblems {
 		r.Problems, r.Truncated = r.Problems[:mostProblems], true
 	}
-	for r.size() > longestReport {
+	for {
+		// A report contains only values that can be encoded as JSON.
+		raw, _ := toolset.JSON(r)
+		if len(raw) <= longestReport {
+			return
+		}
 		r.Truncated = true
 		switch {
 		case len(r.Events) > fewEvents:
@@ -169,12 +174,6 @@ func (r *Report) fit() {
 			return
 		}
 	}
-}
-
-func (r *Report) size() int {
-	// A report contains only values that can be encoded as JSON.
-	raw, _ := toolset.JSON(r)
-	return len(raw)
 }
 
 // oneLine returns the beginning of an external text as one line.
