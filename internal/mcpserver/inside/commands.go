@@ -211,13 +211,11 @@ func (w Workspace) Stop(ctx context.Context, id string, outputBytes int) (Result
 	return w.Poll(ctx, id, outputBytes)
 }
 
-// watched calls a function after each write.
 type watched struct {
 	to    io.Writer
 	wrote func()
 }
 
-// Write implements io.Writer.
 func (w *watched) Write(p []byte) (int, error) {
 	n, err := w.to.Write(p)
 	w.wrote()
@@ -234,7 +232,6 @@ type firstLine struct {
 	ok  bool
 }
 
-// Write implements io.Writer.
 func (f *firstLine) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -278,7 +275,6 @@ type limited struct {
 	kept []byte
 }
 
-// Write implements io.Writer.
 func (l *limited) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -335,7 +331,6 @@ type ends struct {
 	out Output
 }
 
-// Write implements io.Writer.
 func (e *ends) Write(p []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -88,29 +88,22 @@ func (w Workspace) run(ctx context.Context, s script, stdout, stderr io.Writer) 
 		Args: args, Stdin: s.stdin, Stdout: stdout, Stderr: stderr,
 	})
 	var exit utilexec.ExitError
+	var status apierrors.APIStatus
 	switch {
 	case err == nil:
 		return 0, nil
 	case errors.As(err, &exit) && exit.Exited():
 		return exit.ExitStatus(), nil
-	}
-	return 0, w.failure(ctx, err)
-}
-
-// failure returns the error for a script that could not be run, or whose result is unknown.
-func (w Workspace) failure(ctx context.Context, err error) error {
-	var status apierrors.APIStatus
-	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return 0, ctx.Err()
 	case apierrors.IsConflict(err), apierrors.IsBadRequest(err):
-		return toolset.Refuse(toolset.OutcomeConflict, fmt.Sprintf("cannot open a session in workspace %s: %s", w.Name, toolset.Message(err)))
+		return 0, toolset.Refuse(toolset.OutcomeConflict, fmt.Sprintf("cannot open a session in workspace %s: %s", w.Name, toolset.Message(err)))
 	case errors.As(err, &status):
-		return &toolset.CallError{
+		return 0, &toolset.CallError{
 			Verb: "create", Resource: "coderworkspaces/exec.aggregation.coder.com", Namespace: w.Namespace, Name: w.Name, Err: err, Role: role,
 		}
 	}
-	return toolset.Refuse(toolset.OutcomeUnavailable, fmt.Sprintf(
+	return 0, toolset.Refuse(toolset.OutcomeUnavailable, fmt.Sprintf(
 		"the connection to workspace %s was lost, so the result is not known: check the result before you try again (%v)", w.Name, err))
 }
 
@@ -145,26 +138,23 @@ func (w Workspace) problem(path string, code int, stderr *limited) error {
 	if code == 0 {
 		return nil
 	}
+	detail := ""
+	if said := bytes.TrimSpace(stderr.bytes()); len(said) > 0 {
+		detail = fmt.Sprintf(" (it says: %s)", said)
+	}
 	found, known := problems[code]
 	if !known {
-		return toolset.Refuse(toolset.OutcomeError, fmt.Sprintf("that failed in workspace %s with exit code %d", w.Name, code)+detail(stderr))
+		return toolset.Refuse(toolset.OutcomeError, fmt.Sprintf("that failed in workspace %s with exit code %d", w.Name, code)+detail)
 	}
-	return toolset.Refuse(found.outcome, fmt.Sprintf(found.text, path, w.Name)+detail(stderr))
+	return toolset.Refuse(found.outcome, fmt.Sprintf(found.text, path, w.Name)+detail)
 }
 
-func detail(stderr *limited) string {
-	said := bytes.TrimSpace(stderr.bytes())
-	if len(said) == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (it says: %s)", said)
-}
-
-// maxPortBytes limits the size of the connection table that is read.
-const maxPortBytes = 1 << 20
-
-// listening is the state of a listening socket in /proc/net/tcp.
-const listening = "0A"
+const (
+	// maxPortBytes limits the size of the connection table that is read.
+	maxPortBytes = 1 << 20
+	// listening is the state of a listening socket in /proc/net/tcp.
+	listening = "0A"
+)
 
 // Ports returns the addresses on which programs of the workspace listen for TCP, sorted.
 func (w Workspace) Ports(ctx context.Context) ([]netip.AddrPort, error) {
