@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
@@ -48,11 +49,15 @@ type Middleware struct {
 
 // NewMiddleware creates a Middleware.
 func NewMiddleware(cfg MiddlewareConfig) *Middleware {
+	share := 0 // No limit.
+	if cfg.Options.MaxInFlight > 0 {
+		share = max(1, cfg.Options.MaxInFlight/userShare)
+	}
 	return &Middleware{
 		cfg:      cfg,
 		names:    newNameCheck(cfg),
 		inFlight: callers.NewQuota(0, cfg.Options.MaxInFlight),
-		users:    newUserLimits(cfg),
+		users:    &userLimits{cfg: cfg, calls: callers.NewQuota(share, 0), buckets: lru.New(maxUsers)},
 	}
 }
 
@@ -72,15 +77,11 @@ type requestRecord struct{ user string }
 
 type requestRecordKey struct{}
 
-func requestRecordOf(ctx context.Context) *requestRecord {
+func noteUser(ctx context.Context, name string) {
 	if rec, ok := ctx.Value(requestRecordKey{}).(*requestRecord); ok {
-		return rec
+		rec.user = name
 	}
-	return &requestRecord{}
 }
-
-// noteUser sets the user of a request for the access log.
-func noteUser(ctx context.Context, name string) { requestRecordOf(ctx).user = name }
 
 // logged adds a request ID and a logger to the request, and the ID to the response. It logs
 // each request. It logs neither headers nor the query, because both may contain a token.
@@ -189,14 +190,12 @@ func (w *responseWriter) writeHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// startTimer starts the keep-alive of an event stream.
 func (w *responseWriter) startTimer() {
 	if w.timer == nil && !w.ended && strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
 		w.timer = time.AfterFunc(keepAliveInterval, w.beat)
 	}
 }
 
-// KeepOpen implements protocol.StreamKeeper.
 func (w *responseWriter) KeepOpen() (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -299,9 +298,6 @@ func (w *responseWriter) begun() bool {
 	return w.status != 0
 }
 
-// serviceName is the name of the server's Service.
-const serviceName = "coder-k8s"
-
 // nameCheck checks the Host and Origin headers. Without these checks, a web page could resolve
 // its own host name to the server's address, and then send requests from the visitor's
 // browser (DNS rebinding).
@@ -319,8 +315,9 @@ type nameCheck struct {
 func newNameCheck(cfg MiddlewareConfig) *nameCheck {
 	allowed := &nameCheck{hosts: map[string]bool{"localhost": true}, origins: map[string]bool{}}
 	if cfg.Namespace != "" {
+		// The names of the server's Service.
 		for _, suffix := range []string{"", "." + cfg.Namespace, "." + cfg.Namespace + ".svc", "." + cfg.Namespace + ".svc." + cfg.ClusterDomain} {
-			allowed.hosts[hostname(serviceName+suffix)] = true
+			allowed.hosts[hostname("coder-k8s"+suffix)] = true
 		}
 	}
 	for _, host := range cfg.Options.AllowedHosts {
@@ -339,7 +336,6 @@ func newNameCheck(cfg MiddlewareConfig) *nameCheck {
 	return allowed
 }
 
-// checkHost rejects requests whose Host is not allowed with 403.
 func (n *nameCheck) checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !n.hostAllowed(r) {
@@ -367,7 +363,13 @@ func (n *nameCheck) checkOrigin(next http.Handler) http.Handler {
 			header.Set("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate, "+tracing.RequestIDHeader)
 			header.Add("Vary", "Origin")
 			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-				allowPreflight(w, r)
+				// The methods of the protocol and any header are allowed: the token is in a header, and a page
+				// cannot send a token that it does not have. Browsers send preflight requests without a token,
+				// so this is before authentication.
+				header.Set("Access-Control-Allow-Methods", "POST")
+				header.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+				header.Set("Access-Control-Max-Age", "600")
+				w.WriteHeader(http.StatusNoContent)
 				return
 			}
 		}
@@ -417,15 +419,4 @@ func hostname(hostport string) string {
 
 func originOf(u *url.URL) string {
 	return strings.ToLower(u.Scheme + "://" + u.Host)
-}
-
-// allowPreflight answers a preflight request of an allowed origin. It allows the methods of
-// the protocol and any header: the token is in a header, and a page cannot send a token
-// that it does not have. Browsers send preflight requests without a token, so this runs
-// before authentication.
-func allowPreflight(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Access-Control-Allow-Methods", "POST")
-	w.Header().Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
-	w.Header().Set("Access-Control-Max-Age", "600")
-	w.WriteHeader(http.StatusNoContent)
 }

@@ -63,11 +63,9 @@ type Config struct {
 	Clock clock.WithTicker
 }
 
-const (
-	// readyTTL is how long a check of Ready is valid. This prevents probes, which need no token,
-	// from adding to the load of an overloaded API server.
-	readyTTL = 2 * time.Second
-)
+// readyTTL is how long a check of Ready is valid. This prevents probes, which need no token,
+// from adding to the load of an overloaded API server.
+const readyTTL = 2 * time.Second
 
 // Server is the MCP server. It is a manager.Runnable.
 type Server struct {
@@ -78,8 +76,13 @@ type Server struct {
 	protocol      *protocol.Server
 	metrics       *protocol.Metrics
 	// api requests the version of the API server, for Ready.
-	api     rest.Interface
-	ready   readiness
+	api rest.Interface
+	// ready is the result of the last check of Ready. err is nil if calls can be answered.
+	ready struct {
+		mu      sync.Mutex
+		checked time.Time
+		err     error
+	}
 	serving atomic.Bool
 	// drain is how long calls may continue after the shutdown has begun. stop is the time
 	// after which open connections are closed. check is how long Ready waits for the checks.
@@ -137,29 +140,24 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.protocol, err = s.newProtocol(kube, offered); err != nil {
+	s.protocol, err = protocol.New(protocol.Config{
+		Version: cfg.Version,
+		Tools:   offered,
+		Env: toolset.Env{
+			Kube: kube, Confirmer: toolset.NewConfirmations(callers.ConfirmationKey, cfg.Clock), Clock: cfg.Clock,
+			RequireElicitation: cfg.Options.RequireElicitation, InsideUnconfirmed: cfg.Options.InsideUnconfirmed,
+		},
+		Content: func(server *mcp.Server) { prompts.Register(server, kube) },
+		Metrics: s.metrics,
+		Tracing: cfg.Tracing,
+		Clock:   cfg.Clock,
+		Logger:  cfg.Logger,
+	})
+	if err != nil {
 		return nil, err
 	}
 	s.handler = s.routes()
 	return s, nil
-}
-
-func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set) (*protocol.Server, error) {
-	o := s.cfg.Options
-	env := toolset.Env{
-		Kube: kube, Confirmer: toolset.NewConfirmations(callers.ConfirmationKey, s.cfg.Clock), Clock: s.cfg.Clock,
-		RequireElicitation: o.RequireElicitation, InsideUnconfirmed: o.InsideUnconfirmed,
-	}
-	return protocol.New(protocol.Config{
-		Version: s.cfg.Version,
-		Tools:   offered,
-		Env:     env,
-		Content: func(server *mcp.Server) { prompts.Register(server, kube) },
-		Metrics: s.metrics,
-		Tracing: s.cfg.Tracing,
-		Clock:   s.cfg.Clock,
-		Logger:  s.cfg.Logger,
-	})
 }
 
 // routes returns the handler for all paths.
@@ -233,13 +231,8 @@ func (s *Server) Start(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.serving.Store(false)
-	s.end(server, cancelCalls)
-	return err
-}
-
-// end shuts the server down: it accepts no more requests, cancels calls that do not finish
-// within s.drain, and closes all connections after s.stop.
-func (s *Server) end(server *http.Server, cancelCalls context.CancelFunc) {
+	// The server accepts no more requests, cancels calls that do not finish within s.drain, and closes all
+	// connections after s.stop.
 	drained := time.AfterFunc(s.drain, func() {
 		// A connection without a request delays the end too, for up to five seconds.
 		if calls := s.middleware.inFlight.Total(); calls > 0 {
@@ -248,14 +241,15 @@ func (s *Server) end(server *http.Server, cancelCalls context.CancelFunc) {
 		cancelCalls()
 	})
 	defer drained.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), s.stop)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
+	stopCtx, stop := context.WithTimeout(context.Background(), s.stop)
+	defer stop()
+	if err := server.Shutdown(stopCtx); err != nil {
 		s.cfg.Logger.Info("Closing connections that are still open", "after", s.stop.String())
 		if err := server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			s.cfg.Logger.Error(err, "Could not close the MCP server")
 		}
 	}
+	return err
 }
 
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {
@@ -300,23 +294,15 @@ func (s *Server) Ready(r *http.Request) error {
 		// The result is for later probes too, so a check continues after the end of r.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.check)
 		defer cancel()
-		s.ready.err, s.ready.checked = s.checkServers(ctx), s.cfg.Clock.Now()
+		err := s.api.Get().AbsPath("/version").Do(ctx).Error()
+		if err != nil {
+			err = fmt.Errorf("the API server does not respond to the MCP server: %w", err)
+		} else {
+			err = s.authenticator.Check(ctx)
+		}
+		s.ready.err, s.ready.checked = err, s.cfg.Clock.Now()
 	}
 	return s.ready.err
-}
-
-// readiness is the result of the last check of Ready. err is nil if calls can be answered.
-type readiness struct {
-	mu      sync.Mutex
-	checked time.Time
-	err     error
-}
-
-func (s *Server) checkServers(ctx context.Context) error {
-	if err := s.api.Get().AbsPath("/version").Do(ctx).Error(); err != nil {
-		return fmt.Errorf("the API server does not respond to the MCP server: %w", err)
-	}
-	return s.authenticator.Check(ctx)
 }
 
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
