@@ -3,7 +3,7 @@
 // token it sends.
 //
 // This package contains the HTTP server: settings (options.go), listener, shutdown and
-// readiness (serving.go), and the HTTP middleware (middleware.go, hosts.go, limits.go). Its
+// readiness (server.go), and the HTTP middleware (middleware.go, limits.go). Its
 // subpackages are callers (who calls, what they may do, Kubernetes as them), protocol (the
 // MCP protocol and the metrics), toolset (what all tools share), tools, prompts, diagnosis,
 // and inside (commands and files in workspaces).

@@ -36,19 +36,6 @@ type userLimits struct {
 	buckets *lru.Cache
 }
 
-func newUserLimits(cfg MiddlewareConfig) *userLimits {
-	return &userLimits{cfg: cfg, calls: callers.NewQuota(shareOfUser(cfg.Options.MaxInFlight), 0), buckets: lru.New(maxUsers)}
-}
-
-// shareOfUser returns the maximum number of concurrent requests of one user; 0 means no
-// limit.
-func shareOfUser(inFlight int) int {
-	if inFlight <= 0 {
-		return 0
-	}
-	return max(1, inFlight/userShare)
-}
-
 // wrap must be inside of authentication.
 func (u *userLimits) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -107,7 +107,16 @@ func (o *Options) Validate() []error {
 	if o.InsideUnconfirmed && !slices.Contains(o.Tools.Toolsets, toolset.Inside) {
 		errs = append(errs, fmt.Errorf("--mcp-inside-unconfirmed has no effect without toolset %s: add it to --mcp-toolsets, or leave the flag out", toolset.Inside))
 	}
-	return append(errs, o.validateLimits()...)
+	if o.RateLimit < 0 || math.IsNaN(o.RateLimit) || math.IsInf(o.RateLimit, 0) {
+		errs = append(errs, fmt.Errorf("--mcp-rate-limit=%g is not a number of requests a second; give one above 0, or 0 for no limit", o.RateLimit))
+	}
+	if o.RateLimit > 0 && o.RateBurst < 1 {
+		errs = append(errs, fmt.Errorf("--mcp-rate-burst=%d would reject all requests; give at least 1, or --mcp-rate-limit=0 for no limit", o.RateBurst))
+	}
+	if o.MaxInFlight < 0 {
+		errs = append(errs, fmt.Errorf("--mcp-max-in-flight=%d is below zero; give 0 for no limit", o.MaxInFlight))
+	}
+	return errs
 }
 
 func (o *Options) validateNames() []error {
@@ -127,20 +136,6 @@ func (o *Options) validateNames() []error {
 		if !callers.ValidExtraKey(key) {
 			errs = append(errs, fmt.Errorf("--mcp-user-extra: %q is not a key of an extra attribute; write it in lower case, like example.com/email", key))
 		}
-	}
-	return errs
-}
-
-func (o *Options) validateLimits() []error {
-	var errs []error
-	if o.RateLimit < 0 || math.IsNaN(o.RateLimit) || math.IsInf(o.RateLimit, 0) {
-		errs = append(errs, fmt.Errorf("--mcp-rate-limit=%g is not a number of requests a second; give one above 0, or 0 for no limit", o.RateLimit))
-	}
-	if o.RateLimit > 0 && o.RateBurst < 1 {
-		errs = append(errs, fmt.Errorf("--mcp-rate-burst=%d would reject all requests; give at least 1, or --mcp-rate-limit=0 for no limit", o.RateBurst))
-	}
-	if o.MaxInFlight < 0 {
-		errs = append(errs, fmt.Errorf("--mcp-max-in-flight=%d is below zero; give 0 for no limit", o.MaxInFlight))
 	}
 	return errs
 }

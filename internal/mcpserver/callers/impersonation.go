@@ -153,7 +153,7 @@ func Refused(u user.Info) string {
 	}
 	for _, group := range u.GetGroups() {
 		switch {
-		case slices.Contains(refusedGroups(), group):
+		case slices.Contains([]string{user.SystemPrivilegedGroup, user.NodesGroup, user.AllUnauthenticated}, group):
 			return fmt.Sprintf("members of group %q may not use this server; use an account with only the permissions that the tool needs", group)
 		case !isPlain(group):
 			return fmt.Sprintf("user %q is in group %q, and Kubernetes impersonation allows only names of plain ASCII characters without leading or trailing spaces", name, group)
@@ -164,10 +164,6 @@ func Refused(u user.Info) string {
 
 // systemPrefix is the prefix of names that are reserved for Kubernetes.
 const systemPrefix = "system:"
-
-func refusedGroups() []string {
-	return []string{user.SystemPrivilegedGroup, user.NodesGroup, user.AllUnauthenticated}
-}
 
 // isServiceAccount reports whether name is a valid user name of a service account.
 func isServiceAccount(name string) bool {

@@ -48,43 +48,38 @@ func newIssuer(o AuthenticationOptions, logger logr.Logger) (*issuer, error) {
 	if len(audiences) == 0 {
 		audiences = []string{o.PublicURL}
 	}
+	// The options mean the same as the flags of kube-apiserver.
+	usernamePrefix := o.OIDC.UsernamePrefix
+	switch {
+	case usernamePrefix == noPrefix:
+		usernamePrefix = ""
+	case usernamePrefix == "" && o.OIDC.UsernameClaim != "email":
+		usernamePrefix = o.OIDC.IssuerURL + "#"
+	}
+	jwt := apiserver.JWTAuthenticator{
+		Issuer: apiserver.Issuer{
+			URL:                 o.OIDC.IssuerURL,
+			Audiences:           audiences,
+			AudienceMatchPolicy: apiserver.AudienceMatchPolicyMatchAny,
+		},
+		ClaimMappings: apiserver.ClaimMappings{
+			Username: apiserver.PrefixedClaimOrExpression{Claim: o.OIDC.UsernameClaim, Prefix: &usernamePrefix},
+		},
+	}
+	if o.OIDC.GroupsClaim != "" {
+		jwt.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: o.OIDC.GroupsClaim, Prefix: &o.OIDC.GroupsPrefix}
+	}
 	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: tlsConfig})
 	return &issuer{
 		url:       o.OIDC.IssuerURL,
 		audiences: audiences,
 		logger:    logger,
 		options: oidc.Options{
-			JWTAuthenticator:     o.OIDC.jwtAuthenticator(audiences),
+			JWTAuthenticator:     jwt,
 			Client:               &http.Client{Transport: transport, Timeout: issuerTimeout},
 			SupportedSigningAlgs: oidc.AllValidSigningAlgorithms(),
 		},
 	}, nil
-}
-
-// jwtAuthenticator converts the options in the same way as kube-apiserver converts its
-// flags.
-func (o *OIDCOptions) jwtAuthenticator(audiences []string) apiserver.JWTAuthenticator {
-	usernamePrefix := o.UsernamePrefix
-	switch {
-	case usernamePrefix == noPrefix:
-		usernamePrefix = ""
-	case usernamePrefix == "" && o.UsernameClaim != "email":
-		usernamePrefix = o.IssuerURL + "#"
-	}
-	authenticator := apiserver.JWTAuthenticator{
-		Issuer: apiserver.Issuer{
-			URL:                 o.IssuerURL,
-			Audiences:           audiences,
-			AudienceMatchPolicy: apiserver.AudienceMatchPolicyMatchAny,
-		},
-		ClaimMappings: apiserver.ClaimMappings{
-			Username: apiserver.PrefixedClaimOrExpression{Claim: o.UsernameClaim, Prefix: &usernamePrefix},
-		},
-	}
-	if o.GroupsClaim != "" {
-		authenticator.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: o.GroupsClaim, Prefix: &o.GroupsPrefix}
-	}
-	return authenticator
 }
 
 // start begins to request the issuer's keys, every ten seconds until it succeeds or ctx ends.

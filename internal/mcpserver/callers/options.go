@@ -85,15 +85,28 @@ func (o *AuthenticationOptions) Validate(bindAddress string) []error {
 	switch o.Mode {
 	case ModeTokenReview:
 	case ModeNone:
-		if err := validateLoopback(bindAddress); err != nil {
-			errs = append(errs, err)
+		if host, _, err := net.SplitHostPort(bindAddress); err != nil || !isLoopback(host) {
+			errs = append(errs, fmt.Errorf("--mcp-auth=none lets everyone who can connect act with the process's own permissions, "+
+				"so it needs a loopback address: --mcp-bind-address is %q; give --mcp-bind-address=127.0.0.1:8090, or another --mcp-auth", bindAddress))
 		}
 	case ModeOIDC:
 		return append(errs, o.validateOIDC()...)
 	default:
 		errs = append(errs, fmt.Errorf("--mcp-auth=%s is not known; it is %s, %s or %s", o.Mode, ModeTokenReview, ModeOIDC, ModeNone))
 	}
-	return append(errs, o.OIDC.validateUnused()...)
+	for _, flag := range []struct{ name, value string }{
+		{"--mcp-oidc-issuer-url", o.OIDC.IssuerURL},
+		{"--mcp-oidc-audience", strings.Join(o.OIDC.Audiences, ",")},
+		{"--mcp-oidc-ca-file", o.OIDC.CAFile},
+		{"--mcp-oidc-username-prefix", o.OIDC.UsernamePrefix},
+		{"--mcp-oidc-groups-claim", o.OIDC.GroupsClaim},
+		{"--mcp-oidc-groups-prefix", o.OIDC.GroupsPrefix},
+	} {
+		if flag.value != "" {
+			errs = append(errs, fmt.Errorf("%s has no effect without --mcp-auth=oidc", flag.name))
+		}
+	}
+	return errs
 }
 
 func (o *AuthenticationOptions) validateOIDC() []error {
@@ -125,24 +138,6 @@ func (o *AuthenticationOptions) validateOIDC() []error {
 	return errs
 }
 
-// validateUnused returns errors for settings that have no effect in this mode.
-func (o *OIDCOptions) validateUnused() []error {
-	var errs []error
-	for _, flag := range []struct{ name, value string }{
-		{"--mcp-oidc-issuer-url", o.IssuerURL},
-		{"--mcp-oidc-audience", strings.Join(o.Audiences, ",")},
-		{"--mcp-oidc-ca-file", o.CAFile},
-		{"--mcp-oidc-username-prefix", o.UsernamePrefix},
-		{"--mcp-oidc-groups-claim", o.GroupsClaim},
-		{"--mcp-oidc-groups-prefix", o.GroupsPrefix},
-	} {
-		if flag.value != "" {
-			errs = append(errs, fmt.Errorf("%s has no effect without --mcp-auth=oidc", flag.name))
-		}
-	}
-	return errs
-}
-
 // validatePublicURL requires https, except on a loopback address, so that tokens are not
 // sent in plain text.
 func validatePublicURL(value string) []error {
@@ -162,15 +157,6 @@ func redacted(u *url.URL) string {
 		return ""
 	}
 	return u.Redacted()
-}
-
-func validateLoopback(bindAddress string) error {
-	host, _, err := net.SplitHostPort(bindAddress)
-	if err != nil || !isLoopback(host) {
-		return fmt.Errorf("--mcp-auth=none lets everyone who can connect act with the process's own permissions, "+
-			"so it needs a loopback address: --mcp-bind-address is %q; give --mcp-bind-address=127.0.0.1:8090, or another --mcp-auth", bindAddress)
-	}
-	return nil
 }
 
 func isLoopback(host string) bool {

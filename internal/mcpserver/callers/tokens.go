@@ -149,7 +149,13 @@ func (t *tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*a
 		return nil, false, nil
 	}
 	t.lately.Add(hash, nil, latelyTTL)
-	return &authenticator.Response{User: userOf(status.User)}, true, nil
+	extra := make(map[string][]string, len(status.User.Extra))
+	for k, v := range status.User.Extra {
+		extra[k] = v
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{
+		Name: status.User.Username, UID: status.User.UID, Groups: status.User.Groups, Extra: extra,
+	}}, true, nil
 }
 
 // ask creates a TokenReview.
@@ -177,12 +183,4 @@ func (t *tokenReviewer) check(ctx context.Context) error {
 		return fmt.Errorf("tokens cannot be checked: %w", err)
 	}
 	return nil
-}
-
-func userOf(info authenticationv1.UserInfo) user.Info {
-	extra := make(map[string][]string, len(info.Extra))
-	for k, v := range info.Extra {
-		extra[k] = v
-	}
-	return &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: extra}
 }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -33,7 +32,6 @@ type gathering struct {
 	gaps []gap
 }
 
-// gap is something that could not be read.
 type gap struct {
 	resource string
 	// sentence names the object and the reason.
@@ -169,11 +167,7 @@ func (g *gathering) buildLog(ctx context.Context, where, resource, namespace, na
 	return []Log{{Where: where, Text: lastLines(text)}}
 }
 
-// lastLines returns the end of a log.
 func lastLines(text string) string {
 	end, _, _ := toolset.ReadTail(strings.NewReader(text), shownLogLines, shownLogBytes)
 	return strings.TrimSpace(end)
 }
-
-// isNoLog reports whether there is no such log yet or any more, or the pod was deleted.
-func isNoLog(err error) bool { return apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) }

@@ -4,12 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -86,7 +90,8 @@ func (f *podFacts) readLog(ctx context.Context, g *gathering, c podproblem.Unrea
 	text, _, err := toolset.PodLog(c.Pod.Namespace, c.Pod.Name, &corev1.PodLogOptions{
 		Container: c.Status.Name, Previous: previous, TailLines: ptr.To[int64](readLogLines), LimitBytes: ptr.To[int64](containerLogBytes),
 	}).Tail(ctx, g.kube, readLogLines, logBytes)
-	if !isNoLog(err) {
+	// There may be no such log yet or any more, or the pod was deleted.
+	if !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) {
 		g.miss(ctx, err)
 	}
 	if text != "" {
@@ -173,16 +178,35 @@ func (f *podFacts) lastLine(pod *corev1.Pod, p *podproblem.Problem) string {
 	return ""
 }
 
-// describe adds pods, Events and logs to a report.
 func (f *podFacts) describe(r *Report) {
 	slices.SortStableFunc(f.pods, func(a, b corev1.Pod) int {
 		return cmp.Or(cmp.Compare(rank(podproblem.IsReady(&a)), rank(podproblem.IsReady(&b))), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	for i := range f.pods {
-		r.Pods = append(r.Pods, describePod(&f.pods[i]))
+		pod := &f.pods[i]
+		described := Pod{Namespace: pod.Namespace, Name: pod.Name, Phase: string(pod.Status.Phase), State: shown(pod.Status.Reason)}
+		if p := podproblem.Find(pod); p != nil {
+			described.State = shown(p.Reason)
+		}
+		if !pod.DeletionTimestamp.IsZero() {
+			described.State = "Terminating"
+		}
+		ready := 0
+		for _, status := range pod.Status.ContainerStatuses {
+			ready += rank(status.Ready)
+		}
+		for _, status := range podproblem.Containers(pod) {
+			described.Restarts += status.RestartCount
+		}
+		described.Ready = fmt.Sprintf("%d/%d", ready, len(pod.Spec.Containers))
+		r.Pods = append(r.Pods, described)
 	}
 	for i := range f.events {
-		r.Events = append(r.Events, DescribeEvent(&f.events[i], oneLine(f.events[i].Message, longestSentence)))
+		e := &f.events[i]
+		r.Events = append(r.Events, Event{
+			Time: podproblem.EventTime(e).UTC().Format(time.RFC3339), Type: e.Type, Reason: toolset.CleanMessage(e.Reason), Count: podproblem.EventCount(e),
+			Object: e.InvolvedObject.Kind + "/" + e.InvolvedObject.Name, Message: oneLine(e.Message, longestSentence),
+		})
 	}
 	for _, l := range f.logs {
 		r.Logs = append(r.Logs, Log{Where: fmt.Sprintf("Pod/%s, container %s", l.pod.Name, l.container), Previous: l.previous, Text: lastLines(l.text)})
@@ -196,26 +220,6 @@ func rank(last bool) int {
 	return 0
 }
 
-func describePod(pod *corev1.Pod) Pod {
-	described := Pod{Namespace: pod.Namespace, Name: pod.Name, Phase: string(pod.Status.Phase), State: shown(pod.Status.Reason)}
-	if p := podproblem.Find(pod); p != nil {
-		described.State = shown(p.Reason)
-	}
-	if !pod.DeletionTimestamp.IsZero() {
-		described.State = "Terminating"
-	}
-	ready := 0
-	for _, status := range pod.Status.ContainerStatuses {
-		ready += rank(status.Ready)
-	}
-	for _, status := range podproblem.Containers(pod) {
-		described.Restarts += status.RestartCount
-	}
-	described.Ready = fmt.Sprintf("%d/%d", ready, len(pod.Spec.Containers))
-	return described
-}
-
-// podsAndSets reads the pods with these labels and their ReplicaSets.
 func (g *gathering) podsAndSets(ctx context.Context, f *podFacts, namespace string, labels client.MatchingLabels) {
 	list := &corev1.PodList{}
 	g.list(ctx, list, pods, namespace, mostPods, labels)
@@ -227,4 +231,51 @@ func (g *gathering) setsOf(ctx context.Context, f *podFacts, namespace string, l
 	list := &appsv1.ReplicaSetList{}
 	g.list(ctx, list, replicaSets, namespace, mostReplicaSets, labels)
 	f.sets = append(f.sets, list.Items...)
+}
+
+const mostEvents = 20
+
+func (g *gathering) warnings(ctx context.Context, namespace string) []corev1.Event {
+	all, next, failed := toolset.ReadEvents(ctx, g.kube, client.ListOptions{
+		Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("type", corev1.EventTypeWarning),
+	})
+	switch {
+	case failed != nil:
+		g.miss(ctx, failed)
+	case next != "":
+		g.note(gap{events, "namespace " + namespace + " has more events than were read; get_events with the name of an object finds others"})
+	}
+	return all
+}
+
+// newest returns the newest Events about the objects for which concerned returns true.
+func newest(all []corev1.Event, most int, concerned func(corev1.ObjectReference) bool) []corev1.Event {
+	picked := slices.DeleteFunc(slices.Clone(all), func(e corev1.Event) bool { return !concerned(e.InvolvedObject) })
+	slices.SortFunc(picked, podproblem.CompareEvents)
+	return picked[:min(len(picked), most)]
+}
+
+// The suffixes that a Deployment appends to its name for its ReplicaSets, and a ReplicaSet
+// for its pods. Kubernetes generates them from these characters.
+var (
+	replicaSetSuffix = regexp.MustCompile(`^-[bcdfghjklmnpqrstvwxz2456789]{1,10}$`)
+	podSuffix        = regexp.MustCompile(`^-[bcdfghjklmnpqrstvwxz2456789]{1,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
+)
+
+// IsOfControlPlane reports whether an object is the control plane of this name or belongs to it.
+// It compares names, so that it also recognizes pods that no longer exist.
+func IsOfControlPlane(object corev1.ObjectReference, controlPlane string) bool {
+	suffix, ok := strings.CutPrefix(object.Name, controlPlane)
+	if !ok {
+		return false
+	}
+	switch object.Kind {
+	case "CoderControlPlane", "Deployment", "Service", "Ingress", "HTTPRoute":
+		return suffix == ""
+	case "ReplicaSet":
+		return replicaSetSuffix.MatchString(suffix)
+	case "Pod":
+		return podSuffix.MatchString(suffix)
+	}
+	return false
 }

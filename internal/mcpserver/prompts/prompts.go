@@ -16,14 +16,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-type subject struct{ namespace, name string }
-
-// prompt is a prompt with the function that writes its message.
+// prompt is a prompt with the report of a diagnosis.
 type prompt struct {
 	name, title, description string
-	// object is the kind of object that the arguments name, such as "control plane".
-	object string
-	write  func(ctx context.Context, kube *callers.Kube, of subject) (string, error)
+	// object is the kind of object that the arguments name, such as "control plane", and kind its
+	// name in the API.
+	object, kind string
+	examine      func(ctx context.Context, kube *callers.Kube, namespace, name string) (*diagnosis.Report, error)
 }
 
 func prompts() []prompt {
@@ -31,12 +30,12 @@ func prompts() []prompt {
 		{
 			name: "diagnose_control_plane", title: "Why does a control plane not work?", object: "control plane",
 			description: "Fetches unhealthy conditions, pods, events and failing log lines of a control plane, and asks what is wrong and what to do.",
-			write:       diagnose("CoderControlPlane", diagnosis.ControlPlane),
+			kind:        "CoderControlPlane", examine: diagnosis.ControlPlane,
 		},
 		{
 			name: "diagnose_workspace", title: "Why does a workspace not start?", object: "workspace",
 			description: "Fetches unhealthy conditions, the build, pods and failing log lines of a workspace, and asks what is wrong and what to do.",
-			write:       diagnose("CoderWorkspace", diagnosis.Workspace),
+			kind:        "CoderWorkspace", examine: diagnosis.Workspace,
 		},
 	}
 }
@@ -51,7 +50,25 @@ func Register(server *mcp.Server, kube *callers.Kube) {
 				{Name: "namespace", Description: "Namespace of the " + p.object, Required: true},
 				{Name: "name", Description: "Name of the " + p.object, Required: true},
 			},
-		}, handler(p, kube))
+		}, func(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			namespace, name := req.Params.Arguments["namespace"], req.Params.Arguments["name"]
+			err := toolset.RequireObject(namespace, name)
+			var report *diagnosis.Report
+			if err == nil {
+				report, err = p.examine(ctx, kube, namespace, name)
+			}
+			if err != nil {
+				_, sentence := toolset.Sentence(ctx, err)
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: sentence}
+			}
+			// A report contains only values that can be encoded as JSON.
+			raw, _ := json.MarshalIndent(report, "", "  ")
+			words := fmt.Sprintf(diagnosisTask, p.kind, namespace, name, block("the report", "json", string(raw)))
+			return &mcp.GetPromptResult{
+				Description: fmt.Sprintf("%s: %s %s/%s", p.title, p.object, namespace, name),
+				Messages:    []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: words}}},
+			}, nil
+		})
 	}
 }
 
@@ -69,48 +86,12 @@ func Rights() []callers.Right {
 	return rights
 }
 
-func handler(p prompt, kube *callers.Kube) mcp.PromptHandler {
-	return func(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-		of := subject{req.Params.Arguments["namespace"], req.Params.Arguments["name"]}
-		err := toolset.RequireObject(of.namespace, of.name)
-		var words string
-		if err == nil {
-			words, err = p.write(ctx, kube, of)
-		}
-		if err != nil {
-			_, sentence := toolset.Sentence(ctx, err)
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: sentence}
-		}
-		return &mcp.GetPromptResult{
-			Description: fmt.Sprintf("%s: %s %s/%s", p.title, p.object, of.namespace, of.name),
-			Messages:    []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: words}}},
-		}, nil
-	}
-}
-
 const diagnosisTask = `%s %s/%s was examined with the rights of the person who asks. The report follows.
 Say in a few sentences what is most likely wrong, which evidence shows it, and what to do, in order. Its problems come from conditions
 and pods; its events and log lines may show a cause that they do not name. Where its gaps may hide the cause, say which right is missing.
 Where more must be known, call tools. Propose each change before you make it.
 
 %s`
-
-// diagnose returns the function that writes a prompt with a report about an object.
-func diagnose(
-	kind string, examine func(ctx context.Context, kube *callers.Kube, namespace, name string) (*diagnosis.Report, error),
-) func(context.Context, *callers.Kube, subject) (string, error) {
-	return func(ctx context.Context, kube *callers.Kube, of subject) (string, error) {
-		report, err := examine(ctx, kube, of.namespace, of.name)
-		if err != nil {
-			return "", err
-		}
-		raw, err := json.MarshalIndent(report, "", "  ")
-		if err != nil {
-			return "", fmt.Errorf("writing a report: %w", err)
-		}
-		return fmt.Sprintf(diagnosisTask, kind, of.namespace, of.name, block("the report", "json", string(raw))), nil
-	}
-}
 
 // backticks matches runs of backticks.
 var backticks = regexp.MustCompile("`+")

@@ -11,8 +11,8 @@
 //  2. A panic in a later step ends the request and not the process (middleware.go).
 //  3. The caller, the request ID and the logger are added to the context (middleware.go).
 //  4. A span begins, in the client's trace if it sent one (middleware.go).
-//  5. On the way back, errors are replaced by messages for clients (audit.go).
-//  6. The request is logged, and tool calls are counted (audit.go).
+//  5. On the way back, errors are replaced by messages for clients (middleware.go).
+//  6. The request is logged, and tool calls are counted (middleware.go).
 //  7. A timeout is set, and the request is bound to its connection (middleware.go).
 //
 // Invariants: a request without a caller reaches the handlers without one. This package

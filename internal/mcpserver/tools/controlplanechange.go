@@ -63,9 +63,19 @@ func changeControlPlane(ctx context.Context, call *toolset.Call, in changeContro
 	if err != nil {
 		return changeControlPlaneOutput{}, err
 	}
-	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: change.question()}
-	err = confirmed(ctx, call, change.controlPlane, ask, func(_ *coderv1alpha1.CoderControlPlane, only bool) error {
-		return change.apply(ctx, call, only)
+	cp := change.controlPlane
+	err = confirmed(ctx, call, cp, in.DryRun, in.Confirm, change.question(), func(_ *coderv1alpha1.CoderControlPlane, only bool) error {
+		options := &client.PatchOptions{DryRun: dryRun(only)}
+		changeFieldOwner.ApplyToPatch(options)
+		for _, step := range change.steps {
+			if err := step.patch(ctx, call.Kube, change, options); err != nil {
+				return err
+			}
+			if !only {
+				call.Progress(ctx, "done: "+step.words)
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return changeControlPlaneOutput{}, err
@@ -99,7 +109,6 @@ type controlPlaneChange struct {
 	steps []changeStep
 }
 
-// changeStep is one API request that changes something.
 type changeStep struct {
 	// words describes the step to the user, in the imperative.
 	words string
@@ -128,8 +137,12 @@ func planChange(ctx context.Context, call *toolset.Call, in changeControlPlaneIn
 		change.steps = append(change.steps, changeStep{fmt.Sprintf("scale it from %d to %d pods", before.Replicas, *in.Replicas), patchScale})
 	}
 	if in.Restart {
-		if change.deployment, err = ownDeployment(ctx, call.Kube, cp); err != nil {
+		if change.deployment, err = readDeployment(ctx, call.Kube, cp.Namespace, cp.Name); err != nil {
 			return nil, err
+		}
+		if !metav1.IsControlledBy(change.deployment, cp) {
+			return nil, toolset.UsageError(fmt.Sprintf(
+				"Deployment %s/%s does not belong to the control plane of that name and is not restarted; get_control_plane_status shows its conditions", cp.Namespace, cp.Name))
 		}
 		change.before.RestartedAt = excerpt(change.deployment.Spec.Template.Annotations[restartedAtAnnotation])
 		change.after.RestartedAt = call.Now().UTC().Format(time.RFC3339)
@@ -140,20 +153,6 @@ func planChange(ctx context.Context, call *toolset.Call, in changeControlPlaneIn
 
 func wantedReplicas(cp *coderv1alpha1.CoderControlPlane) int32 {
 	return ptr.Deref(cp.Spec.Replicas, 1)
-}
-
-// ownDeployment returns the Deployment of the control plane. It returns an error if a
-// Deployment of that name exists but is not controlled by the control plane.
-func ownDeployment(ctx context.Context, kube *callers.Kube, cp *coderv1alpha1.CoderControlPlane) (*appsv1.Deployment, error) {
-	d, err := readDeployment(ctx, kube, cp.Namespace, cp.Name)
-	if err != nil {
-		return nil, err
-	}
-	if !metav1.IsControlledBy(d, cp) {
-		return nil, toolset.UsageError(fmt.Sprintf(
-			"Deployment %s/%s does not belong to the control plane of that name and is not restarted; get_control_plane_status shows its conditions", d.Namespace, d.Name))
-	}
-	return d, nil
 }
 
 // question returns the question to confirm the change. It returns "" for a change that only
@@ -167,21 +166,6 @@ func (c *controlPlaneChange) question() string {
 		return ""
 	}
 	return fmt.Sprintf("Change control plane %s/%s: %s? Its users may lose their connection.", c.controlPlane.Namespace, c.controlPlane.Name, strings.Join(words, ", "))
-}
-
-// apply makes all steps, or only tries them in a dry run.
-func (c *controlPlaneChange) apply(ctx context.Context, call *toolset.Call, only bool) error {
-	options := &client.PatchOptions{DryRun: dryRun(only)}
-	changeFieldOwner.ApplyToPatch(options)
-	for _, step := range c.steps {
-		if err := step.patch(ctx, call.Kube, c, options); err != nil {
-			return err
-		}
-		if !only {
-			call.Progress(ctx, "done: "+step.words)
-		}
-	}
-	return nil
 }
 
 func patchImage(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options *client.PatchOptions) error {
@@ -222,8 +206,15 @@ func (c *controlPlaneChange) wait(ctx context.Context, call *toolset.Call, timeo
 	}
 	if c.deployment != nil {
 		err := await(ctx, call, c.deployment, timeout, deleted("Deployment"), func() (done bool, problem, message string) {
+			for _, condition := range c.deployment.Status.Conditions {
+				// See kubectl rollout status.
+				if condition.Type == appsv1.DeploymentProgressing && condition.Reason == "ProgressDeadlineExceeded" &&
+					c.deployment.Status.ObservedGeneration >= c.deployment.Generation {
+					problem = excerpt(condition.Message) + "; diagnose_control_plane says what to do"
+				}
+			}
 			done, message = rolledOut(c.deployment)
-			return done, rolloutProblem(c.deployment), message
+			return done, problem, message
 		})
 		if err != nil {
 			return err
@@ -236,36 +227,16 @@ func (c *controlPlaneChange) wait(ctx context.Context, call *toolset.Call, timeo
 		}
 	}
 	return await(ctx, call, c.controlPlane, timeout, deleted("control plane"), func() (done bool, problem, message string) {
-		done, message = settled(c.controlPlane)
-		return done, c.problem(), message
-	})
-}
-
-// problem returns why the control plane cannot become ready without another action, and the
-// tool to call next. It returns "" if waiting can help.
-func (c *controlPlaneChange) problem() string {
-	stalled := stalledMessage(c.controlPlane.Status.Conditions)
-	switch {
-	case c.controlPlane.DeletionTimestamp != nil:
-		return "the control plane is being deleted; get_control_plane_status shows its state"
-	case stalled != "" && c.controlPlane.Status.ObservedGeneration >= c.controlPlane.Generation:
-		return stalled + "; diagnose_control_plane says what to do"
-	default:
-		return ""
-	}
-}
-
-// rolloutProblem returns why the Deployment's controller gave up the newest rollout, and the
-// tool to call next, or "".
-func rolloutProblem(d *appsv1.Deployment) string {
-	for i := range d.Status.Conditions {
-		c := &d.Status.Conditions[i]
-		// See kubectl rollout status.
-		if c.Type == appsv1.DeploymentProgressing && c.Reason == "ProgressDeadlineExceeded" && d.Status.ObservedGeneration >= d.Generation {
-			return excerpt(c.Message) + "; diagnose_control_plane says what to do"
+		stalled := stalledMessage(c.controlPlane.Status.Conditions)
+		switch {
+		case c.controlPlane.DeletionTimestamp != nil:
+			problem = "the control plane is being deleted; get_control_plane_status shows its state"
+		case stalled != "" && c.controlPlane.Status.ObservedGeneration >= c.controlPlane.Generation:
+			problem = stalled + "; diagnose_control_plane says what to do"
 		}
-	}
-	return ""
+		done, message = settled(c.controlPlane)
+		return done, problem, message
+	})
 }
 
 // rolledOut reports whether all pods have the newest revision and the desired number of

@@ -4,20 +4,27 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/diagnosis"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
+	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 const (
@@ -69,7 +76,6 @@ type getEventsOutput struct {
 	Note     string `json:"note,omitempty"`
 }
 
-// event is an event about the object of that kind and name.
 type event struct {
 	Type           string `json:"type"`
 	Reason         string `json:"reason"`
@@ -92,7 +98,19 @@ func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getE
 		return getEventsOutput{}, err
 	}
 	options := page.Options(in.Namespace)
-	in.filter(options, call.Kube.Scheme())
+	selected := fields.Set{"involvedObject.name": in.Name, "type": in.Type}
+	if in.Kind != "" {
+		// A client may have written the kind in lower case, such as "replicaset".
+		kind := strings.ToUpper(in.Kind[:1]) + in.Kind[1:]
+		for known := range call.Kube.Scheme().AllKnownTypes() {
+			if strings.EqualFold(known.Kind, in.Kind) {
+				kind = known.Kind
+				break
+			}
+		}
+		selected["involvedObject.kind"] = kind
+	}
+	options.FieldSelector = selectorOf(selected)
 	read, next, failed := toolset.ReadEvents(ctx, call.Kube, *options)
 	if failed != nil {
 		return getEventsOutput{}, failed
@@ -108,39 +126,6 @@ func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getE
 		out.Note = fmt.Sprintf("%d events were read, in the order of their names, so newer ones may be among the rest: give name, kind or type, or go on with continue", len(read))
 	}
 	return out, nil
-}
-
-// filter sets the field selector, so that the API server filters.
-func (in getEventsInput) filter(options *client.ListOptions, scheme *runtime.Scheme) {
-	selected := fields.Set{"involvedObject.name": in.Name, "type": in.Type}
-	if in.Kind != "" {
-		selected["involvedObject.kind"] = kindOf(scheme, in.Kind)
-	}
-	options.FieldSelector = selectorOf(selected)
-}
-
-// kindOf returns the kind that a client may have written in lower case, such as "replicaset".
-// An unknown kind is capitalized.
-func kindOf(scheme *runtime.Scheme, written string) string {
-	for known := range scheme.AllKnownTypes() {
-		if strings.EqualFold(known.Kind, written) {
-			return known.Kind
-		}
-	}
-	return strings.ToUpper(written[:1]) + written[1:]
-}
-
-// firstSeen returns the time of the first occurrence. Events of the events.k8s.io API set
-// EventTime instead of FirstTimestamp.
-func firstSeen(e *corev1.Event) time.Time {
-	switch {
-	case !e.FirstTimestamp.IsZero():
-		return e.FirstTimestamp.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	default:
-		return e.CreationTimestamp.Time
-	}
 }
 
 // fittingEvents returns how many of the events fit into an answer, at least one.
@@ -159,9 +144,11 @@ func fittingEvents(events []corev1.Event) int {
 }
 
 func describeEvent(e *corev1.Event) event {
+	// Events of the events.k8s.io API set EventTime instead of FirstTimestamp.
+	firstSeen := cmp.Or(e.FirstTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
 	return event{
 		Type: e.Type, Reason: messageExcerpt(e.Reason), Message: messageExcerpt(e.Message), Count: podproblem.EventCount(e),
-		LastTimestamp: timestamp(podproblem.EventTime(e)), FirstTimestamp: timestamp(firstSeen(e)),
+		LastTimestamp: timestamp(podproblem.EventTime(e)), FirstTimestamp: timestamp(firstSeen),
 		Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name,
 		Source: cmp.Or(e.Source.Component, e.ReportingController),
 	}
@@ -190,9 +177,6 @@ type getPodLogsOutput struct {
 }
 
 func getPodLogs(ctx context.Context, call *toolset.Call, in getPodLogsInput) (getPodLogsOutput, error) {
-	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
-		return getPodLogsOutput{}, err
-	}
 	container, err := chooseContainer(ctx, call.Kube, in)
 	if err != nil {
 		return getPodLogsOutput{}, err
@@ -240,14 +224,6 @@ func chooseContainer(ctx context.Context, kube *callers.Kube, in getPodLogsInput
 	case len(p.Spec.Containers) == 1:
 		return p.Spec.Containers[0].Name, nil
 	}
-	names := containerNames(p)
-	if preferred := p.Annotations[defaultContainerAnnotation]; slices.Contains(names, preferred) {
-		return preferred, nil
-	}
-	return "", toolset.UsageError(fmt.Sprintf("pod %s/%s has several containers; give container: one of %s", in.Namespace, in.Name, strings.Join(names, ", ")))
-}
-
-func containerNames(p *corev1.Pod) []string {
 	var names []string
 	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
 		names = append(names, c.Name)
@@ -255,5 +231,319 @@ func containerNames(p *corev1.Pod) []string {
 	for _, c := range p.Spec.EphemeralContainers {
 		names = append(names, c.Name)
 	}
-	return names
+	if preferred := p.Annotations[defaultContainerAnnotation]; slices.Contains(names, preferred) {
+		return preferred, nil
+	}
+	return "", toolset.UsageError(fmt.Sprintf("pod %s/%s has several containers; give container: one of %s", in.Namespace, in.Name, strings.Join(names, ", ")))
+}
+
+const (
+	// Default size of a log excerpt, and its maximum.
+	defaultLogLines = 200
+	maxLogLines     = 5000
+	defaultLogBytes = 64 << 10
+	maxLogBytes     = 256 << 10
+
+	workspaceLogResource = workspacePlural + "/log"
+	templateLogResource  = templatePlural + "/log"
+)
+
+type getBuildLogsInput struct {
+	Namespace string `json:"namespace"`
+	Workspace string `json:"workspace,omitempty" jsonschema:"organization.owner.workspace; this or template"`
+	Build     int32  `json:"build,omitempty" jsonschema:"number of a build of the workspace; the latest if omitted"`
+	Agent     string `json:"agent,omitempty" jsonschema:"agent of the workspace: what its scripts wrote, like the startup script"`
+	Template  string `json:"template,omitempty" jsonschema:"organization.template; this or workspace"`
+	VersionID string `json:"versionID,omitempty" jsonschema:"id of a version of the template; the latest if omitted"`
+	TailLines int    `json:"tailLines,omitempty" maximum:"5000"`
+}
+
+type getBuildLogsOutput struct {
+	Build     loggedBuild `json:"build"`
+	Logs      string      `json:"logs"`
+	Truncated bool        `json:"truncated"`
+	Message   string      `json:"message,omitempty"`
+}
+
+// loggedBuild is a build of a workspace, which has a number, or of a template version. For
+// an older build of a workspace, the API returns only the log, so only Number is set.
+type loggedBuild struct {
+	Number     int32  `json:"number,omitempty"`
+	Transition string `json:"transition,omitempty"`
+	Version    string `json:"version,omitempty"`
+	VersionID  string `json:"versionID,omitempty"`
+	Status     string `json:"status,omitempty"`
+	Error      string `json:"error,omitempty"`
+}
+
+func getBuildLogs(ctx context.Context, call *toolset.Call, in getBuildLogsInput) (getBuildLogsOutput, error) {
+	switch {
+	case (in.Workspace == "") == (in.Template == ""):
+		return getBuildLogsOutput{}, toolset.UsageError("name either a workspace or a template")
+	case in.Workspace != "" && in.VersionID != "":
+		return getBuildLogsOutput{}, toolset.UsageError("versionID is for a template; the builds of a workspace have numbers: give build")
+	case in.Agent != "" && (in.Template != "" || in.Build != 0):
+		return getBuildLogsOutput{}, toolset.UsageError("agent is for the newest build of a workspace; leave build and template out")
+	case in.Template != "" && in.Build != 0:
+		return getBuildLogsOutput{}, toolset.UsageError("build is for a workspace; give versionID for a template")
+	case in.Build < 0:
+		return getBuildLogsOutput{}, toolset.UsageError("build counts from 1; leave it out for the newest one")
+	}
+	build, log, err := in.find(ctx, call)
+	if err != nil {
+		return getBuildLogsOutput{}, err
+	}
+	out := getBuildLogsOutput{Build: build}
+	// The byte limit grows in proportion to the number of lines that are requested.
+	lines := bounded(in.TailLines, defaultLogLines, maxLogLines)
+	bytes := min(max(defaultLogBytes, lines*(defaultLogBytes/defaultLogLines)), maxLogBytes)
+	if out.Logs, out.Truncated, err = log.Tail(ctx, call.Kube, lines, bytes); err != nil {
+		return getBuildLogsOutput{}, err
+	}
+	switch {
+	case out.Truncated:
+		out.Message = fmt.Sprintf("only the newest lines are shown, at most %d KiB; a greater tailLines may return more", maxLogBytes>>10)
+	case out.Logs == "":
+		out.Message = "nothing has been written yet, or the log is not kept any more"
+	}
+	return out, nil
+}
+
+// find returns the build's details, as far as they are known, and the location of its log.
+func (in getBuildLogsInput) find(ctx context.Context, call *toolset.Call) (loggedBuild, toolset.Subresource, error) {
+	if in.Template != "" {
+		version, err := findTemplateVersion(ctx, call, in.Namespace, in.Template, in.VersionID)
+		if err != nil {
+			return loggedBuild{}, toolset.Subresource{}, err
+		}
+		build := loggedBuild{Version: toolset.CleanText(version.VersionName), VersionID: version.ID, Status: version.JobStatus, Error: excerpt(version.Error)}
+		return build, templateLog(in.Namespace, in.Template, version.ID), nil
+	}
+	ws, err := readWorkspace(ctx, call.Kube, in.Namespace, in.Workspace)
+	if err != nil {
+		return loggedBuild{}, toolset.Subresource{}, err
+	}
+	build := loggedBuild{Number: in.Build}
+	if b := ws.Status.LatestBuild; b != nil && (in.Build == 0 || in.Build == b.Number) {
+		build = loggedBuild{
+			Number: b.Number, Transition: b.Transition, Version: b.TemplateVersionName, VersionID: b.TemplateVersionID,
+			Status: b.Status, Error: excerpt(b.Error),
+		}
+	}
+	var query url.Values
+	if in.Agent != "" {
+		query = url.Values{"source": {"agent"}, "agent": {in.Agent}}
+	} else if build.Number != 0 {
+		// Requests the build by number, so that the log belongs to the build described
+		// above even if a newer one has started.
+		query = url.Values{"build": {strconv.Itoa(int(build.Number))}}
+	}
+	return build, toolset.Aggregated(workspacePlural, in.Namespace, in.Workspace, "log", query), nil
+}
+
+func templateLog(namespace, name, version string) toolset.Subresource {
+	return toolset.Aggregated(templatePlural, namespace, name, "log", url.Values{"version": {version}})
+}
+
+const (
+	// versionPath and aggregatedPath can usually be read by every authenticated user.
+	versionPath    = "/version"
+	aggregatedPath = "/apis/" + aggregationGroup + "/v1alpha1"
+	// maxHealth is the maximum number of objects of each kind that are checked.
+	maxHealth = 50
+	// maxProblems limits the size of the answer.
+	maxProblems = 20
+
+	statusOK       = "ok"
+	statusDegraded = "degraded"
+	statusUnknown  = "unknown"
+)
+
+type checkHealthInput struct {
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// health is the result of check_health. Status is degraded if a check failed or a control plane is
+// not ready, and unknown if no control plane was seen. Problems has the first problem of each object
+// that is unhealthy. Gaps lists the checks that could not be made, and why.
+type health struct {
+	Status        string              `json:"status"`
+	Version       string              `json:"version"`
+	Caller        caller              `json:"caller"`
+	Cluster       clusterHealth       `json:"cluster"`
+	ControlPlanes controlPlanesHealth `json:"controlPlanes"`
+	Problems      []diagnosis.Problem `json:"problems"`
+	Gaps          []string            `json:"gaps"`
+}
+
+// caller is the user that the tools impersonate.
+type caller struct {
+	User   string   `json:"user"`
+	Groups []string `json:"groups"`
+}
+
+type clusterHealth struct {
+	Version string `json:"version,omitempty"`
+	// AggregatedAPI is "available", "unavailable", "not installed" or "unknown".
+	AggregatedAPI string `json:"aggregatedAPI"`
+}
+
+// controlPlanesHealth describes the first maxHealth control planes that the caller can
+// list.
+type controlPlanesHealth struct {
+	Seen      int  `json:"seen"`
+	NotReady  int  `json:"notReady"`
+	Truncated bool `json:"truncated"`
+}
+
+func checkHealth(ctx context.Context, call *toolset.Call, in checkHealthInput) (health, error) {
+	h := health{Status: statusOK, Version: version.Version(), Caller: caller{Groups: []string{}}, Problems: []diagnosis.Problem{}, Gaps: []string{}}
+	if u, ok := request.UserFrom(ctx); ok {
+		h.Caller.User, h.Caller.Groups = u.GetName(), append(h.Caller.Groups, u.GetGroups()...)
+	}
+	var info struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := call.Kube.ReadJSON(ctx, versionPath, nil, &info); err != nil {
+		h.miss(ctx, &toolset.CallError{Verb: "get", Resource: versionPath, Err: err})
+	} else {
+		h.Cluster.Version = excerpt(info.GitVersion)
+	}
+	// The Kubernetes API server requests this document from the aggregated API server behind it.
+	var discovery struct {
+		GroupVersion string `json:"groupVersion"`
+	}
+	err := call.Kube.ReadJSON(ctx, aggregatedPath, nil, &discovery)
+	switch {
+	case err == nil && discovery.GroupVersion == aggregationv1alpha1.GroupVersion.String():
+		h.Cluster.AggregatedAPI = "available"
+	case apierrors.IsForbidden(err):
+		h.Cluster.AggregatedAPI = "unknown"
+		h.miss(ctx, &toolset.CallError{Verb: "get", Resource: aggregatedPath, Err: err})
+	case apierrors.IsNotFound(err):
+		h.Status, h.Cluster.AggregatedAPI = statusDegraded, "not installed"
+	default:
+		h.Status, h.Cluster.AggregatedAPI = statusDegraded, "unavailable"
+	}
+	h.lookAtControlPlanes(ctx, call.Kube, in.Namespace)
+	h.lookAtOthers(ctx, call.Kube, in.Namespace)
+	if len(h.Problems) > maxProblems {
+		h.Gaps = append(h.Gaps, fmt.Sprintf("only the first %d of %d unhealthy objects are listed; try a namespace", maxProblems, len(h.Problems)))
+		h.Problems = h.Problems[:maxProblems]
+	}
+	if h.Status == statusOK && h.ControlPlanes.Seen == 0 {
+		h.Status = statusUnknown
+	}
+	return h, ctx.Err()
+}
+
+func (h *health) lookAtControlPlanes(ctx context.Context, kube *callers.Kube, namespace string) {
+	var list coderv1alpha1.CoderControlPlaneList
+	if err := kube.List(ctx, &list, &client.ListOptions{Namespace: namespace, Limit: maxHealth}); err != nil {
+		h.miss(ctx, &toolset.CallError{Verb: "list", Resource: controlPlanePlural, Namespace: namespace, Err: err})
+		return
+	}
+	switch {
+	case len(list.Items) == 0 && namespace == "":
+		h.Gaps = append(h.Gaps, "there is no control plane in any namespace")
+	case len(list.Items) == 0:
+		h.Gaps = append(h.Gaps, "there is no control plane in namespace "+namespace)
+	}
+	items := list.Items[:min(len(list.Items), maxHealth)]
+	h.ControlPlanes.Seen, h.ControlPlanes.Truncated = len(items), list.Continue != "" || len(items) < len(list.Items)
+	for i := range items {
+		h.ControlPlanes.NotReady += h.examine("CoderControlPlane", &items[i], items[i].Status.ObservedGeneration, items[i].Status.Conditions)
+	}
+	if h.ControlPlanes.NotReady > 0 {
+		h.Status = statusDegraded
+	}
+}
+
+// lookAtOthers reads the other objects, of the aggregated API only those that failed. Their problems do
+// not degrade the health of the control planes.
+func (h *health) lookAtOthers(ctx context.Context, kube *callers.Kube, namespace string) {
+	provisioners, proxies := &coderv1alpha1.CoderProvisionerList{}, &coderv1alpha1.CoderWorkspaceProxyList{}
+	h.list(ctx, kube, provisioners, provisionerPlural, namespace)
+	for i := range provisioners.Items {
+		p := &provisioners.Items[i]
+		h.examine("CoderProvisioner", p, p.Status.ObservedGeneration, p.Status.Conditions)
+	}
+	h.list(ctx, kube, proxies, workspaceProxyPlural, namespace)
+	for i := range proxies.Items {
+		p := &proxies.Items[i]
+		h.examine("CoderWorkspaceProxy", p, p.Status.ObservedGeneration, p.Status.Conditions)
+	}
+	templates, workspaces := &aggregationv1alpha1.CoderTemplateList{}, &aggregationv1alpha1.CoderWorkspaceList{}
+	h.list(ctx, kube, templates, templatePlural, namespace, client.MatchingFields{"status.latestVersionStatus": "failed"})
+	for i := range templates.Items {
+		t := &templates.Items[i]
+		h.examine("CoderTemplate", t, t.Status.ObservedGeneration, t.Status.Conditions)
+	}
+	h.list(ctx, kube, workspaces, workspacePlural, namespace, client.MatchingFields{"status.phase": "Failed"})
+	for i := range workspaces.Items {
+		w := &workspaces.Items[i]
+		h.examine("CoderWorkspace", w, w.Status.ObservedGeneration, w.Status.Conditions)
+	}
+}
+
+func (h *health) list(ctx context.Context, kube *callers.Kube, list client.ObjectList, plural, namespace string, options ...client.ListOption) {
+	if err := kube.List(ctx, list, append(options, client.InNamespace(namespace), client.Limit(maxHealth))...); err != nil {
+		h.miss(ctx, &toolset.CallError{Verb: "list", Resource: plural, Namespace: namespace, Err: err})
+		return
+	}
+	if list.GetContinue() != "" {
+		h.Gaps = append(h.Gaps, fmt.Sprintf("only the first %d %s were checked, and there are more", maxHealth, plural))
+	}
+}
+
+// examine records the first problem of an object. It returns 1 if the object is not ready, and 0 otherwise.
+func (h *health) examine(kind string, object client.Object, observed int64, conditions []metav1.Condition) int {
+	problems := diagnosis.Unhealthy(kind, object, observed, conditions)
+	h.Problems = append(h.Problems, problems[:min(len(problems), 1)]...)
+	if meta.IsStatusConditionTrue(conditions, coderv1alpha1.ConditionReady) {
+		return 0
+	}
+	return 1
+}
+
+// miss records a check that could not be made. Missing permissions of the caller do not
+// degrade the health; a server that cannot impersonate the caller does.
+func (h *health) miss(ctx context.Context, call *toolset.CallError) {
+	if !apierrors.IsForbidden(call.Err) || toolset.IsImpersonationDenied(call.Err) {
+		h.Status = statusDegraded
+	}
+	h.Gaps = append(h.Gaps, toolset.Gap(ctx, call))
+}
+
+func addDiagnosis(s *toolset.Set) {
+	needs, uses := diagnosis.ControlPlaneRights()
+	toolset.Add(s, toolset.Definition{
+		Name: "diagnose_control_plane", Title: "Diagnose a control plane",
+		Description: "Why a control plane does not work: conditions, pods, events, failing log lines. Begin here.",
+		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
+		Rights: needs, Uses: uses,
+	}, diagnose(diagnosis.ControlPlane))
+
+	needs, uses = diagnosis.WorkspaceRights()
+	toolset.Add(s, toolset.Definition{
+		Name: "diagnose_workspace", Title: "Diagnose a workspace",
+		Description: "Why a workspace does not start: conditions, build, template, pods, log lines.",
+		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
+		Rights: needs, Uses: uses,
+	}, diagnose(diagnosis.Workspace))
+}
+
+func diagnose(
+	examine func(ctx context.Context, kube *callers.Kube, namespace, name string) (*diagnosis.Report, error),
+) func(context.Context, *toolset.Call, objectInput) (diagnosis.Report, error) {
+	return func(ctx context.Context, call *toolset.Call, in objectInput) (diagnosis.Report, error) {
+		if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
+			return diagnosis.Report{}, err
+		}
+		report, err := examine(ctx, call.Kube, in.Namespace, in.Name)
+		if err != nil {
+			return diagnosis.Report{}, err
+		}
+		return *report, nil
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -81,7 +82,18 @@ func pushTemplate(ctx context.Context, call *toolset.Call, in pushTemplateInput)
 		out.Message = wouldBeAccepted("whether the version can be built")
 	}
 	if in.Wait && !in.DryRun {
-		err = awaitTemplate(ctx, call, tmpl, in.TimeoutSeconds)
+		deleted := fmt.Sprintf("template %s was deleted in the meantime; list_templates shows which exist", tmpl.Name)
+		timeout := time.Duration(in.TimeoutSeconds) * time.Second
+		err = await(ctx, call, tmpl, timeout, deleted, func() (done bool, problem, message string) {
+			conditions := tmpl.Status.Conditions
+			if stalled := stalledMessage(conditions); stalled != "" {
+				problem = stalled + "; get_build_logs shows the whole log"
+			}
+			if tmpl.DeletionTimestamp != nil {
+				problem = deleted
+			}
+			return problem == "" && meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady), problem, progressMessage(conditions)
+		})
 	}
 	out.Template = describeTemplate(tmpl)
 	if !in.DryRun {
@@ -157,7 +169,6 @@ func (in pushTemplateInput) apply(spec *aggregationv1alpha1.CoderTemplateSpec) {
 	}
 }
 
-// setVariable sets the value of one variable and keeps the others.
 func setVariable(spec *aggregationv1alpha1.CoderTemplateSpec, variable aggregationv1alpha1.TemplateVariable) {
 	spec.Variables = replaceOrAppend(spec.Variables, variable, func(v aggregationv1alpha1.TemplateVariable) bool { return v.Name == variable.Name })
 }
@@ -182,9 +193,8 @@ func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl
 	if err := in.refuseRedacted(tmpl.Spec.Files); err != nil {
 		return err
 	}
-	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: in.question(tmpl)}
 	shown, lost := len(tmpl.Spec.Files) > 0, false
-	err := updateTemplate(ctx, call, tmpl, ask, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
+	err := updateTemplate(ctx, call, tmpl, in.DryRun, in.Confirm, in.question(tmpl), func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
 		// Another client may have pushed a source that the API does not show.
 		lost = in.keepsFiles() && shown && len(spec.Files) == 0
 		if lost || !in.changes(*spec) {
@@ -200,10 +210,8 @@ func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl
 	return err
 }
 
-// mostChanges is the maximum number of changes that a question names.
 const mostChanges = 20
 
-// question returns the question to confirm the push, which names what changes.
 func (in pushTemplateInput) question(tmpl *aggregationv1alpha1.CoderTemplate) string {
 	wanted, before := tmpl.Spec.DeepCopy(), tmpl.Spec.Files
 	in.apply(wanted)
@@ -252,27 +260,11 @@ func (in pushTemplateInput) question(tmpl *aggregationv1alpha1.CoderTemplate) st
 // updateTemplate applies change to the spec of the template, after the user confirmed it. It
 // does not write if change returns false.
 func updateTemplate(
-	ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, ask confirmation,
+	ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, dryRun bool, confirm, question string,
 	change func(*aggregationv1alpha1.CoderTemplateSpec) bool,
 ) error {
-	return confirmed(ctx, call, tmpl, ask, func(tmpl *aggregationv1alpha1.CoderTemplate, only bool) error {
+	return confirmed(ctx, call, tmpl, dryRun, confirm, question, func(tmpl *aggregationv1alpha1.CoderTemplate, only bool) error {
 		return updateSpec(ctx, call, templateResource, tmpl, only, func() bool { return change(&tmpl.Spec) })
-	})
-}
-
-// awaitTemplate waits until the newest version is active or its build has failed. It
-// updates tmpl.
-func awaitTemplate(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, timeoutSeconds int) error {
-	deleted := fmt.Sprintf("template %s was deleted in the meantime; list_templates shows which exist", tmpl.Name)
-	return await(ctx, call, tmpl, time.Duration(timeoutSeconds)*time.Second, deleted, func() (done bool, problem, message string) {
-		conditions := tmpl.Status.Conditions
-		if stalled := stalledMessage(conditions); stalled != "" {
-			problem = stalled + "; get_build_logs shows the whole log"
-		}
-		if tmpl.DeletionTimestamp != nil {
-			problem = deleted
-		}
-		return problem == "" && meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady), problem, progressMessage(conditions)
 	})
 }
 
@@ -314,11 +306,11 @@ func promoteTemplateVersion(ctx context.Context, call *toolset.Call, in promoteT
 	case tmpl.Status.ActiveVersionID == version:
 		return templateResult{Template: describeTemplate(tmpl), Message: "this version is active already; nothing was changed"}, nil
 	}
-	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm}
+	question := ""
 	if !in.DryRun {
-		ask.question = promotionQuestion(ctx, call, tmpl, version)
+		question = promotionQuestion(ctx, call, tmpl, version)
 	}
-	err = updateTemplate(ctx, call, tmpl, ask, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
+	err = updateTemplate(ctx, call, tmpl, in.DryRun, in.Confirm, question, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
 		spec.VersionID = version
 		return true
 	})
@@ -341,4 +333,59 @@ func promotionQuestion(ctx context.Context, call *toolset.Call, tmpl *aggregatio
 	}
 	return fmt.Sprintf("Make %s the active one of template %s, in place of version %q, which is active now? Workspaces are built from it from now on.",
 		name, tmpl.Name, tmpl.Status.ActiveVersionName)
+}
+
+// matchesFile reports whether the pattern is the path of a file, or matches the path or its
+// last element. An invalid pattern matches only a file of this name.
+func matchesFile(pattern, file string) bool {
+	whole, _ := path.Match(pattern, file)
+	last, _ := path.Match(pattern, path.Base(file))
+	return whole || last || pattern == file
+}
+
+// hidesFiles reports whether the template has files that the API does not serve in the object.
+func hidesFiles(tmpl *aggregationv1alpha1.CoderTemplate) bool {
+	return len(tmpl.Spec.Files) == 0 && tmpl.Status.Source != nil && tmpl.Status.Source.FileCount > 0
+}
+
+// keepsFiles reports whether files that the call does not name stay in the template.
+func (in pushTemplateInput) keepsFiles() bool { return in.KeepFiles || len(in.RemoveFiles) > 0 }
+
+func (in pushTemplateInput) source(before map[string]string) map[string]string {
+	switch {
+	case len(in.Files)+len(in.RemoveFiles) == 0:
+		return before
+	case !in.keepsFiles():
+		return in.Files
+	}
+	after := maps.Clone(in.Files)
+	if after == nil {
+		after = map[string]string{}
+	}
+	for name, text := range before {
+		if _, changed := in.Files[name]; !changed && !slices.Contains(in.RemoveFiles, name) {
+			after[name] = text
+		}
+	}
+	return after
+}
+
+// checkFiles returns an error if files cannot be kept or removed.
+func (in pushTemplateInput) checkFiles(tmpl *aggregationv1alpha1.CoderTemplate) error {
+	if in.keepsFiles() && len(in.Files)+len(in.RemoveFiles) > 0 && hidesFiles(tmpl) {
+		return toolset.UsageError(fmt.Sprintf("the API does not serve the files of template %s (condition FilesAvailable says why), so the others cannot be kept: "+
+			"give the whole source in files, without keepFiles and removeFiles", tmpl.Name))
+	}
+	for _, name := range in.RemoveFiles {
+		if _, known := tmpl.Spec.Files[name]; !known {
+			return toolset.UsageError(fmt.Sprintf("template %s has no file %q to remove: get_template lists its files", tmpl.Name, name))
+		}
+		if _, given := in.Files[name]; given {
+			return toolset.UsageError(fmt.Sprintf("file %q is in files and in removeFiles: give it once", name))
+		}
+	}
+	if len(in.RemoveFiles) > 0 && len(in.source(tmpl.Spec.Files)) == 0 {
+		return toolset.UsageError(fmt.Sprintf("template %s would have no file left: give at least one in files", tmpl.Name))
+	}
+	return nil
 }

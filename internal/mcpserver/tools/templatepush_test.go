@@ -332,7 +332,7 @@ func TestPromoteTemplateVersionShowsNothingThatIsNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = updateTemplate(t.Context(), &toolset.Call{Kube: kube}, tmpl, confirmation{}, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
+	err = updateTemplate(t.Context(), &toolset.Call{Kube: kube}, tmpl, false, "", "", func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
 		spec.VersionID = newID
 		return true
 	})

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -101,10 +102,10 @@ func onePage[T, D any](page toolset.Page, items []T, next string, describe func(
 }
 
 // readPage reads one page of objects that match the filter into list. resource is the plural
-// and the API group, for errors. items returns the objects of list after the read.
+// and the API group, for errors. items is the field Items of list.
 func readPage[T, D any](
 	ctx context.Context, call *toolset.Call, in listInput, resource string,
-	list client.ObjectList, items func() []T, describe func(*T) D, filter ...client.ListOption,
+	list client.ObjectList, items *[]T, describe func(*T) D, filter ...client.ListOption,
 ) (listOutput[D], error) {
 	page, err := toolset.NewPage(in.Limit, in.Cursor)
 	if err != nil {
@@ -113,7 +114,7 @@ func readPage[T, D any](
 	if err := call.Kube.List(ctx, list, page.Options(in.Namespace).ApplyOptions(filter)); err != nil {
 		return listOutput[D]{}, callError("list", resource, in.Namespace, "", err)
 	}
-	return onePage(page, items(), list.GetContinue(), describe), nil
+	return onePage(page, *items, list.GetContinue(), describe), nil
 }
 
 // callError adds the request to an error of the API. resource is the plural and the API
@@ -205,21 +206,14 @@ func updateSpec(ctx context.Context, call *toolset.Call, resource string, obj cl
 	return callError("update", resource, key.Namespace, key.Name, err)
 }
 
-// confirmation contains the arguments of a change that may need the user's confirmation.
-type confirmation struct {
-	dryRun bool
-	// confirm is the argument of that name.
-	confirm string
-	// question is empty if the change needs no confirmation.
-	question string
-}
-
-// confirmed makes a change of obj with write, after the user confirmed it. A dry run on a
-// copy of obj comes first, so that the user is not asked to confirm a change that the API
-// would reject.
-func confirmed[T client.Object](ctx context.Context, call *toolset.Call, obj T, c confirmation, write func(obj T, dryRun bool) error) error {
-	if c.dryRun || c.question == "" {
-		return write(obj, c.dryRun)
+// confirmed makes a change of obj with write, after the user confirmed it. dryRun and confirm are the
+// arguments of these names. question is empty if the change needs no confirmation. A dry run on a
+// copy of obj comes first, so that the user is not asked to confirm a change that the API would reject.
+func confirmed[T client.Object](
+	ctx context.Context, call *toolset.Call, obj T, dryRun bool, confirm, question string, write func(obj T, dryRun bool) error,
+) error {
+	if dryRun || question == "" {
+		return write(obj, dryRun)
 	}
 	trial, ok := obj.DeepCopyObject().(T)
 	if !ok {
@@ -228,7 +222,7 @@ func confirmed[T client.Object](ctx context.Context, call *toolset.Call, obj T, 
 	if err := write(trial, true); err != nil {
 		return err
 	}
-	if err := call.Confirm(ctx, c.confirm, toolset.Question{Name: obj.GetName(), UID: obj.GetUID(), Text: c.question}); err != nil {
+	if err := call.Confirm(ctx, confirm, toolset.Question{Name: obj.GetName(), UID: obj.GetUID(), Text: question}); err != nil {
 		return err
 	}
 	return write(obj, false)
@@ -262,10 +256,7 @@ func await(
 
 // readiness returns the reason and the message of condition Ready.
 func readiness(conditions []metav1.Condition) (reason, message string) {
-	ready := meta.FindStatusCondition(conditions, coderv1alpha1.ConditionReady)
-	if ready == nil {
-		return "", ""
-	}
+	ready := ptr.Deref(meta.FindStatusCondition(conditions, coderv1alpha1.ConditionReady), metav1.Condition{})
 	return ready.Reason, excerpt(ready.Message)
 }
 
@@ -289,7 +280,6 @@ func stalledMessage(conditions []metav1.Condition) string {
 	return excerpt(stalled.Message)
 }
 
-// progressMessage returns the message of condition Ready.
 func progressMessage(conditions []metav1.Condition) string {
 	ready := meta.FindStatusCondition(conditions, aggregationv1alpha1.ConditionReady)
 	if ready == nil {

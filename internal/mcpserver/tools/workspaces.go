@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -110,47 +111,34 @@ type listWorkspacesInput struct {
 }
 
 func listWorkspaces(ctx context.Context, call *toolset.Call, in listWorkspacesInput) (listOutput[workspace], error) {
-	filter, err := in.filter(ctx, call.Kube)
-	if err != nil {
-		return listOutput[workspace]{}, err
+	phases := []string{"Pending", "Starting", "Running", "Stopping", "Stopped", "Failed", "Canceling", "Canceled", "Deleting", "Deleted"}
+	at := slices.IndexFunc(phases, func(phase string) bool { return strings.EqualFold(phase, in.Phase) })
+	if in.Phase != "" && at < 0 {
+		return listOutput[workspace]{}, toolset.UsageError(fmt.Sprintf("phase %q is not one of %s", in.Phase, strings.Join(phases, ", ")))
 	}
-	list, page := &aggregationv1alpha1.CoderWorkspaceList{}, listInput{in.Namespace, in.Limit, in.Cursor}
-	return readPage(ctx, call, page, workspaceResource, list, func() []aggregationv1alpha1.CoderWorkspace { return list.Items }, describeWorkspace, filter)
-}
-
-// filter returns the selectors, so that the API server filters and pages are full.
-func (in listWorkspacesInput) filter(ctx context.Context, kube *callers.Kube) (*client.ListOptions, error) {
-	phase, err := phaseNamed(in.Phase)
-	if err != nil {
-		return nil, err
+	controlPlane, organization, template := splitTemplateName(in.Template)
+	if organization != "" && in.Namespace != "" {
+		// Without a namespace, the object of the template is not known, and the argument must have the
+		// current names in Coder.
+		var err error
+		if organization, template, err = templateInCoder(ctx, call.Kube, in.Namespace, in.Template); err != nil {
+			return listOutput[workspace]{}, err
+		}
 	}
-	controlPlane, _, _ := splitTemplateName(in.Template)
-	organization, template, err := in.templateOfWorkspaces(ctx, kube)
-	if err != nil {
-		return nil, err
-	}
-	selected := fields.Set{
-		"status.organizationName": organization, "status.templateName": template, "status.ownerName": in.Owner, "status.phase": phase,
+	selected := fields.Set{"status.organizationName": organization, "status.templateName": template, "status.ownerName": in.Owner}
+	if at >= 0 {
+		selected["status.phase"] = phases[at]
 	}
 	if in.Running != nil {
 		selected["spec.running"] = strconv.FormatBool(*in.Running)
 	}
-	options := &client.ListOptions{FieldSelector: selectorOf(selected)}
+	// The API server filters, so pages are full.
+	filter := &client.ListOptions{FieldSelector: selectorOf(selected)}
 	if controlPlane != "" {
-		options.LabelSelector = labels.SelectorFromSet(labels.Set{aggregationv1alpha1.LabelControlPlaneName: controlPlane})
+		filter.LabelSelector = labels.SelectorFromSet(labels.Set{aggregationv1alpha1.LabelControlPlaneName: controlPlane})
 	}
-	return options, nil
-}
-
-// templateOfWorkspaces returns the current names in Coder of the template and its
-// organization. Without a namespace, the object of the template is not known, and the argument
-// must have the current names.
-func (in listWorkspacesInput) templateOfWorkspaces(ctx context.Context, kube *callers.Kube) (organization, template string, err error) {
-	_, organization, template = splitTemplateName(in.Template)
-	if organization == "" || in.Namespace == "" {
-		return organization, template, nil
-	}
-	return templateInCoder(ctx, kube, in.Namespace, in.Template)
+	list, page := &aggregationv1alpha1.CoderWorkspaceList{}, listInput{in.Namespace, in.Limit, in.Cursor}
+	return readPage(ctx, call, page, workspaceResource, list, &list.Items, describeWorkspace, filter)
 }
 
 // selectorOf returns the selector for the fields that have a value, or nil.
@@ -176,20 +164,6 @@ func splitTemplateName(name string) (controlPlane, organization, template string
 		organization = parts[len(parts)-2]
 	}
 	return strings.Join(parts[:max(0, len(parts)-2)], "."), organization, template
-}
-
-// phaseNamed returns the phase with this name, ignoring case.
-func phaseNamed(name string) (string, error) {
-	phases := []string{"Pending", "Starting", "Running", "Stopping", "Stopped", "Failed", "Canceling", "Canceled", "Deleting", "Deleted"}
-	i := slices.IndexFunc(phases, func(phase string) bool { return strings.EqualFold(phase, name) })
-	switch {
-	case name == "":
-		return "", nil
-	case i < 0:
-		return "", toolset.UsageError(fmt.Sprintf("phase %q is not one of %s", name, strings.Join(phases, ", ")))
-	default:
-		return phases[i], nil
-	}
 }
 
 type getWorkspaceOutput struct {
@@ -248,21 +222,18 @@ type workspaceAgent struct {
 	Apps []workspaceApp `json:"apps,omitempty"`
 }
 
+// workspaceSchedule uses the same formats as the arguments of update_workspace.
+type workspaceSchedule struct {
+	TTL              string `json:"ttl"`
+	Autostart        string `json:"autostart"`
+	AutomaticUpdates string `json:"automaticUpdates,omitempty"`
+	Dormant          bool   `json:"dormant"`
+}
+
 type workspaceApp struct {
 	Slug   string `json:"slug"`
 	URL    string `json:"url,omitempty"`
 	Health string `json:"health,omitempty"`
-}
-
-func describeAgent(a aggregationv1alpha1.WorkspaceAgent) workspaceAgent {
-	agent := workspaceAgent{
-		Name: toolset.CleanText(a.Name), Status: a.Status, LifecycleState: a.LifecycleState, Unhealthy: excerpt(a.Unhealthy),
-		Version: toolset.CleanText(a.Version), Directory: toolset.CleanText(a.Directory),
-	}
-	for _, app := range a.Apps {
-		agent.Apps = append(agent.Apps, workspaceApp{Slug: toolset.CleanText(app.Slug), URL: excerpt(app.URL), Health: app.Health})
-	}
-	return agent
 }
 
 func getWorkspace(ctx context.Context, call *toolset.Call, in objectInput) (getWorkspaceOutput, error) {
@@ -274,17 +245,37 @@ func getWorkspace(ctx context.Context, call *toolset.Call, in objectInput) (getW
 		workspace:    describeWorkspace(ws),
 		ControlPlane: ws.Labels[aggregationv1alpha1.LabelControlPlaneName],
 		Conditions:   describeConditions(ws.Status.Conditions),
-		Build:        describeBuild(ws.Status.LatestBuild),
 		Agents:       make([]workspaceAgent, 0, len(ws.Status.Agents)),
 		Parameters:   make(map[string]string, len(ws.Spec.Parameters)),
 		Preset:       toolset.CleanText(ws.Spec.TemplateVersionPreset),
-		Schedule:     describeSchedule(ws.Spec),
+		Schedule: workspaceSchedule{
+			TTL: never, Autostart: never, AutomaticUpdates: ws.Spec.AutomaticUpdates, Dormant: ptr.Deref(ws.Spec.Dormant, false),
+		},
+	}
+	if b := ws.Status.LatestBuild; b != nil {
+		details.Build = &workspaceBuild{
+			Number: b.Number, Transition: b.Transition, Status: b.Status, Reason: b.Reason, Error: excerpt(b.Error),
+			Version: b.TemplateVersionName, VersionID: b.TemplateVersionID, CreatedAt: timestampOf(b.CreatedAt),
+		}
 	}
 	for _, a := range ws.Status.Agents {
-		details.Agents = append(details.Agents, describeAgent(a))
+		agent := workspaceAgent{
+			Name: toolset.CleanText(a.Name), Status: a.Status, LifecycleState: a.LifecycleState, Unhealthy: excerpt(a.Unhealthy),
+			Version: toolset.CleanText(a.Version), Directory: toolset.CleanText(a.Directory),
+		}
+		for _, app := range a.Apps {
+			agent.Apps = append(agent.Apps, workspaceApp{Slug: toolset.CleanText(app.Slug), URL: excerpt(app.URL), Health: app.Health})
+		}
+		details.Agents = append(details.Agents, agent)
 	}
 	for _, p := range ws.Spec.Parameters {
 		details.Parameters[p.Name] = excerpt(toolset.CleanParameter(p.Name, p.Value))
+	}
+	if ttl := ptr.Deref(ws.Spec.TTLMillis, 0); ttl > 0 {
+		details.Schedule.TTL = (time.Duration(ttl) * time.Millisecond).String()
+	}
+	if autostart := ptr.Deref(ws.Spec.AutostartSchedule, ""); autostart != "" {
+		details.Schedule.Autostart = autostart
 	}
 	return getWorkspaceOutput{Workspace: details}, nil
 }
@@ -304,15 +295,5 @@ func describeWorkspace(ws *aggregationv1alpha1.CoderWorkspace) workspace {
 		Outdated:      ws.Status.Outdated,
 		LastUsedAt:    timestampOf(ws.Status.LastUsedAt),
 		BuildError:    excerpt(ws.Status.LatestBuildError),
-	}
-}
-
-func describeBuild(b *aggregationv1alpha1.WorkspaceBuild) *workspaceBuild {
-	if b == nil {
-		return nil
-	}
-	return &workspaceBuild{
-		Number: b.Number, Transition: b.Transition, Status: b.Status, Reason: b.Reason, Error: excerpt(b.Error),
-		Version: b.TemplateVersionName, VersionID: b.TemplateVersionID, CreatedAt: timestampOf(b.CreatedAt),
 	}
 }

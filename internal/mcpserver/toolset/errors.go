@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
@@ -188,7 +189,6 @@ func isTransient(err error) bool {
 		errors.As(err, &operation) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// statusOf returns the status in an error of the API server, or an empty one.
 func statusOf(err error) metav1.Status {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -223,15 +223,11 @@ func Message(err error) string {
 		return "it does not respond"
 	}
 	s := status.Status()
-	if s.Details == nil || len(s.Details.Causes) == 0 {
-		return strings.TrimSuffix(s.Message, ".")
-	}
-	parts := make([]string, 0, len(s.Details.Causes))
-	for _, cause := range s.Details.Causes {
-		if cause.Type == metav1.CauseTypeUnexpectedServerResponse || cause.Message == "" {
-			continue
+	var parts []string
+	for _, cause := range ptr.Deref(s.Details, metav1.StatusDetails{}).Causes {
+		if cause.Type != metav1.CauseTypeUnexpectedServerResponse && cause.Message != "" {
+			parts = append(parts, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
 		}
-		parts = append(parts, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
 	}
 	if len(parts) == 0 {
 		return strings.TrimSuffix(s.Message, ".")
@@ -258,27 +254,25 @@ func scrub(s string) string {
 // read, and why, without a period at the end. The call itself continues. Details that are
 // not meant for clients are logged.
 func Gap(ctx context.Context, call *CallError) string {
-	return fmt.Sprintf("could not read %s: %s", call.object(), call.whyUnread(ctx))
-}
-
-func (e *CallError) whyUnread(ctx context.Context) string {
+	var why string
 	switch {
-	case errors.Is(e.Err, context.DeadlineExceeded), apierrors.IsTimeout(e.Err), apierrors.IsServerTimeout(e.Err):
-		return "there was no response in time"
-	case IsImpersonationDenied(e.Err):
-		return "the server has no permission to impersonate its caller; an administrator must add it to the ClusterRole of the server"
-	case apierrors.IsForbidden(e.Err):
-		return fmt.Sprintf("user %q may not %s %s", callers.NameOf(ctx), e.Verb, e.Resource)
-	case meta.IsNoMatchError(e.Err), apierrors.IsNotFound(e.Err):
-		return "this cluster does not serve it"
-	case apierrors.IsServiceUnavailable(e.Err), apierrors.IsTooManyRequests(e.Err):
-		return "it is not available now: " + scrub(Message(e.Err))
-	case apierrors.IsConflict(e.Err), apierrors.IsBadRequest(e.Err):
-		return scrub(Message(e.Err))
+	case errors.Is(call.Err, context.DeadlineExceeded), apierrors.IsTimeout(call.Err), apierrors.IsServerTimeout(call.Err):
+		why = "there was no response in time"
+	case IsImpersonationDenied(call.Err):
+		why = "the server has no permission to impersonate its caller; an administrator must add it to the ClusterRole of the server"
+	case apierrors.IsForbidden(call.Err):
+		why = fmt.Sprintf("user %q may not %s %s", callers.NameOf(ctx), call.Verb, call.Resource)
+	case meta.IsNoMatchError(call.Err), apierrors.IsNotFound(call.Err):
+		why = "this cluster does not serve it"
+	case apierrors.IsServiceUnavailable(call.Err), apierrors.IsTooManyRequests(call.Err):
+		why = "it is not available now: " + scrub(Message(call.Err))
+	case apierrors.IsConflict(call.Err), apierrors.IsBadRequest(call.Err):
+		why = scrub(Message(call.Err))
 	default:
-		log.FromContext(ctx).Error(e.Err, "Could not read a part of a result", "verb", e.Verb, "resource", e.Resource)
-		return "the Kubernetes API returned an unexpected response"
+		log.FromContext(ctx).Error(call.Err, "Could not read a part of a result", "verb", call.Verb, "resource", call.Resource)
+		why = "the Kubernetes API returned an unexpected response"
 	}
+	return fmt.Sprintf("could not read %s: %s", call.object(), why)
 }
 
 // maxSentence limits the size of an error message for clients, in bytes. A longer message

@@ -38,15 +38,39 @@ func inputSchema[T any](tool string) *jsonschema.Resolved {
 	if err != nil {
 		panic(fmt.Sprintf("bug: the arguments of %s: %v", tool, err))
 	}
-	walk(schema, plain)
+	plain(schema)
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[T]()) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		property := schema.Properties[name]
 		if property == nil {
 			continue
 		}
-		if err := narrow(property, name, field.Tag); err != nil {
-			panic(fmt.Sprintf("bug: argument %s of %s: %v", name, tool, err))
+		if common, ok := commonBounds[name]; ok {
+			property.Default = fmt.Appendf(nil, "%.0f", common.standard)
+			if common.most > 0 {
+				property.Maximum = ptr.To(common.most)
+			}
+		}
+		if values := field.Tag.Get("enum"); values != "" {
+			for value := range strings.SplitSeq(values, ",") {
+				property.Enum = append(property.Enum, value)
+			}
+		}
+		property.Deprecated = field.Tag.Get("deprecated") == "true"
+		if value, ok := field.Tag.Lookup("default"); ok {
+			property.Default = json.RawMessage(value)
+			if property.Type == "string" {
+				property.Default = fmt.Appendf(nil, "%q", value)
+			}
+		}
+		for key, bound := range map[string]**float64{"minimum": &property.Minimum, "maximum": &property.Maximum} {
+			if value, ok := field.Tag.Lookup(key); ok {
+				number, err := strconv.ParseFloat(value, 64)
+				if err != nil {
+					panic(fmt.Sprintf("bug: argument %s of %s: %v", name, tool, err))
+				}
+				*bound = &number
+			}
 		}
 		if field.Type.Kind() == reflect.Pointer || property.Default != nil {
 			schema.Required = slices.DeleteFunc(schema.Required, func(required string) bool { return required == name })
@@ -59,43 +83,12 @@ func inputSchema[T any](tool string) *jsonschema.Resolved {
 	return resolved
 }
 
-// narrow adds the constraints from a field's tags and name.
-func narrow(property *jsonschema.Schema, name string, tag reflect.StructTag) error {
-	if common, ok := commonBounds[name]; ok {
-		property.Default = fmt.Appendf(nil, "%.0f", common.standard)
-		if common.most > 0 {
-			property.Maximum = ptr.To(common.most)
-		}
-	}
-	if values := tag.Get("enum"); values != "" {
-		for value := range strings.SplitSeq(values, ",") {
-			property.Enum = append(property.Enum, value)
-		}
-	}
-	property.Deprecated = tag.Get("deprecated") == "true"
-	if value, ok := tag.Lookup("default"); ok {
-		property.Default = json.RawMessage(value)
-		if property.Type == "string" {
-			property.Default = fmt.Appendf(nil, "%q", value)
-		}
-	}
-	for key, bound := range map[string]**float64{"minimum": &property.Minimum, "maximum": &property.Maximum} {
-		value, ok := tag.Lookup(key)
-		if !ok {
-			continue
-		}
-		number, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return err
-		}
-		*bound = &number
-	}
-	return nil
-}
-
-// plain simplifies an inferred schema: it removes the type null, which some clients do not
-// support, and the ranges of Go's integer types.
+// plain simplifies an inferred schema and those in it: it removes the type null, which some clients
+// do not support, and the ranges of Go's integer types.
 func plain(schema *jsonschema.Schema) {
+	if schema == nil {
+		return
+	}
 	if len(schema.Types) > 0 {
 		schema.Types = slices.DeleteFunc(schema.Types, func(t string) bool { return t == "null" })
 		schema.Type, schema.Types = schema.Types[0], nil
@@ -103,19 +96,12 @@ func plain(schema *jsonschema.Schema) {
 	if schema.Minimum != nil && *schema.Minimum < 0 || schema.Maximum != nil && *schema.Maximum >= math.MaxInt16 {
 		schema.Minimum, schema.Maximum = nil, nil
 	}
-}
-
-func walk(schema *jsonschema.Schema, visit func(*jsonschema.Schema)) {
-	if schema == nil {
-		return
-	}
-	visit(schema)
 	for _, property := range schema.Properties {
-		walk(property, visit)
+		plain(property)
 	}
-	walk(schema.Items, visit)
+	plain(schema.Items)
 	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Not == nil {
-		walk(schema.AdditionalProperties, visit)
+		plain(schema.AdditionalProperties)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,7 +30,6 @@ type Set struct {
 	tools []tool
 }
 
-// tool is a definition and the function that registers it.
 type tool struct {
 	Definition
 	arguments *jsonschema.Schema
@@ -99,9 +99,18 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 			property.Description = s.Describe(d.Name, name)
 		}
 	}
+	annotations := &mcp.ToolAnnotations{
+		ReadOnlyHint: d.Effect == Reads, IdempotentHint: d.Idempotent,
+		// Nearly all tools act only inside this cluster and its Coder deployments.
+		OpenWorldHint: ptr.To(d.OpenWorld),
+	}
+	if d.Effect != Reads {
+		// The hint has no meaning for a tool that only reads.
+		annotations.DestructiveHint = ptr.To(d.Effect == Destroys)
+	}
 	offered := &mcp.Tool{
 		Name: d.Name, Title: d.Title, Description: d.Description,
-		InputSchema: advertised(input.Schema()), OutputSchema: answerSchema[Out](d.Name), Annotations: annotations(d),
+		InputSchema: advertised(input.Schema()), OutputSchema: answerSchema[Out](d.Name), Annotations: annotations,
 	}
 	register := func(server *mcp.Server, env Env) {
 		unconfirmed := env.InsideUnconfirmed && d.Toolset == Inside
@@ -118,7 +127,9 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 				Kube: env.Kube, time: env.Clock, dialog: newDialog(ctx, env.Confirmer, req, arguments),
 				requireElicitation: env.RequireElicitation, unconfirmed: unconfirmed,
 			}
-			call.progress = newProgress(req, call.clock())
+			if token := req.Params.GetProgressToken(); token != nil && req.Session != nil {
+				call.progress = &progress{token: token, clock: call.clock(), notify: req.Session.NotifyProgress}
+			}
 			out, err := run(ctx, call, in)
 			if err != nil && !isFailure(err) {
 				return nil, err
@@ -127,23 +138,10 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 			if encodeErr != nil {
 				return nil, encodeErr
 			}
-			return Marked(answer), err
+			return answer, err
 		}))
 	}
 	s.tools = append(s.tools, tool{Definition: d, arguments: input.Schema(), answer: reflect.TypeFor[Out](), register: register})
-}
-
-func annotations(d Definition) *mcp.ToolAnnotations {
-	a := &mcp.ToolAnnotations{
-		ReadOnlyHint: d.Effect == Reads, IdempotentHint: d.Idempotent,
-		// Nearly all tools act only inside this cluster and its Coder deployments.
-		OpenWorldHint: ptr.To(d.OpenWorld),
-	}
-	if d.Effect != Reads {
-		// The hint has no meaning for a tool that only reads.
-		a.DestructiveHint = ptr.To(d.Effect == Destroys)
-	}
-	return a
 }
 
 // handler makes the answer of a tool, or its error, the result of the call. The result of a
@@ -249,7 +247,6 @@ func (c *Call) Progress(ctx context.Context, message string) {
 	}
 }
 
-// progress sends the notifications of one call.
 type progress struct {
 	token  any
 	clock  clock.PassiveClock
@@ -258,15 +255,6 @@ type progress struct {
 	mu   sync.Mutex
 	sent int
 	last time.Time
-}
-
-// newProgress returns nil if the client did not request progress notifications.
-func newProgress(req *mcp.CallToolRequest, clk clock.PassiveClock) *progress {
-	token := req.Params.GetProgressToken()
-	if token == nil || req.Session == nil {
-		return nil
-	}
-	return &progress{token: token, clock: clk, notify: req.Session.NotifyProgress}
 }
 
 // tell sends a notification. It returns false if it dropped the message because of
@@ -286,4 +274,130 @@ func (p *progress) tell(ctx context.Context, message string) bool {
 		log.FromContext(ctx).V(1).Info("Could not report the progress of a call", "error", err.Error())
 	}
 	return true
+}
+
+// Effect classifies what a tool changes.
+type Effect string
+
+// The effects of tools.
+const (
+	// Reads means that the tool changes nothing.
+	Reads Effect = "read"
+	// Writes means that the tool adds or changes something, but removes nothing.
+	Writes Effect = "write"
+	// Destroys means that the tool stops, replaces or deletes something; it requires
+	// confirmation.
+	Destroys Effect = "destroy"
+)
+
+// The toolsets, which can be enabled and disabled as a whole.
+const (
+	ControlPlanes = "controlplane"
+	Workspaces    = "workspace"
+	Templates     = "template"
+	Observation   = "observe"
+	// Inside contains the tools that work inside workspaces. It is enabled only if it is
+	// named.
+	Inside = "inside"
+)
+
+// Toolsets returns the names of all toolsets.
+func Toolsets() []string {
+	return []string{ControlPlanes, Workspaces, Templates, Observation, Inside}
+}
+
+// Definition is the metadata of a tool: what clients see besides its schemas, and the
+// permissions of the caller that it uses.
+type Definition struct {
+	Name, Title, Description string
+	// Toolset is the toolset that contains the tool.
+	Toolset string
+	Effect  Effect
+	// Idempotent reports that a repeated call with the same arguments has no further
+	// effect.
+	Idempotent bool
+	// OpenWorld reports that a call can access systems outside this cluster.
+	OpenWorld bool
+	// Waits reports that timeoutSeconds applies to every call, even without the argument
+	// wait.
+	Waits bool
+	// Rights are the permissions that every call needs.
+	Rights []callers.Right
+	// OneOf are permissions of which every call needs at least one, depending on its
+	// arguments.
+	OneOf []callers.Right
+	// Uses are further permissions, which some calls need or which make the answer more
+	// complete.
+	Uses []callers.Right
+}
+
+// AllRights returns all permissions that any call may use.
+func (d Definition) AllRights() []callers.Right {
+	return slices.Concat(d.Rights, d.OneOf, d.Uses)
+}
+
+// Options select the tools that are offered. A tool must satisfy all of them.
+type Options struct {
+	// ReadOnly selects only tools that change nothing.
+	ReadOnly bool
+	// Toolsets selects the tools of these toolsets. If it is empty, the tools of all
+	// toolsets except Inside are selected.
+	Toolsets []string
+	// Enabled selects only these tools, if it is not empty. It is an error if another
+	// option excludes one of them.
+	Enabled []string
+	// Disabled excludes these tools.
+	Disabled []string
+}
+
+// Filter returns the selected tools, in the same order. It returns an error if an option
+// contains an unknown name, if an enabled tool is excluded by another option, or if no tool
+// is left.
+func (s *Set) Filter(o Options) (*Set, error) {
+	toolsets, names := s.names()
+	for _, check := range []struct {
+		kind         string
+		given, known []string
+	}{{"toolset", o.Toolsets, toolsets}, {"tool", o.Enabled, names}, {"tool", o.Disabled, names}} {
+		for _, name := range check.given {
+			if !slices.Contains(check.known, name) {
+				return nil, fmt.Errorf("there is no %s %q; there are: %s", check.kind, name, strings.Join(check.known, ", "))
+			}
+		}
+	}
+	left := &Set{}
+	for _, t := range s.tools {
+		reason := ""
+		switch {
+		case o.ReadOnly && t.Effect != Reads:
+			reason = "it changes something and the server is read-only"
+		case len(o.Toolsets) == 0 && t.Toolset == Inside:
+			reason = fmt.Sprintf("its toolset %q is offered only if it is selected explicitly", t.Toolset)
+		case len(o.Toolsets) > 0 && !slices.Contains(o.Toolsets, t.Toolset):
+			reason = fmt.Sprintf("its toolset %q is not selected", t.Toolset)
+		case slices.Contains(o.Disabled, t.Name):
+			reason = "it is disabled too"
+		case len(o.Enabled) > 0 && !slices.Contains(o.Enabled, t.Name):
+			reason = "other tools are enabled"
+		}
+		if reason == "" {
+			left.tools = append(left.tools, t)
+		} else if slices.Contains(o.Enabled, t.Name) {
+			return nil, fmt.Errorf("tool %q is enabled but cannot be offered, because %s", t.Name, reason)
+		}
+	}
+	if len(left.tools) == 0 {
+		return nil, fmt.Errorf("no tool is left to offer: read-only %t, toolsets %q, disabled tools %q", o.ReadOnly, o.Toolsets, o.Disabled)
+	}
+	return left, nil
+}
+
+func (s *Set) names() (toolsets, tools []string) {
+	for _, t := range s.tools {
+		tools = append(tools, t.Name)
+		if !slices.Contains(toolsets, t.Toolset) {
+			toolsets = append(toolsets, t.Toolset)
+		}
+	}
+	return toolsets, tools
 }

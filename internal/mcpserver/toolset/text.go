@@ -2,14 +2,22 @@ package toolset
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
@@ -109,10 +117,25 @@ func ReadTail(r io.Reader, maxLines, maxBytes int) (kept string, cut bool, err e
 	window, cut, err := newest(r, maxBytes+1)
 	if len(window) > maxBytes {
 		cut = true
-		window = wholeLines(window)
+		if lineEnd := bytes.IndexByte(window, '\n'); lineEnd >= 0 && lineEnd+1 < len(window) {
+			window = window[lineEnd+1:]
+		} else {
+			// There is only one line. Keep its end, from the first complete character.
+			window = FromCharacter(window[1:])
+		}
 	}
-	lines, fewer := lastLines(string(window), maxLines)
-	return lines, cut || fewer, err
+	kept = string(window)
+	if maxLines <= 0 {
+		return "", cut || kept != "", err
+	}
+	// A line break at the end does not start another line.
+	start := len(strings.TrimSuffix(kept, "\n"))
+	for range maxLines {
+		if start = strings.LastIndexByte(kept[:start], '\n'); start < 0 {
+			return kept, cut, err
+		}
+	}
+	return kept[start+1:], true, err
 }
 
 // newest reads r to its end and returns its last bytes, at most limit of them. cut reports
@@ -138,32 +161,6 @@ func newest(r io.Reader, limit int) (window []byte, cut bool, err error) {
 		}
 		return window, cut, err
 	}
-}
-
-// wholeLines removes the incomplete line at the start of the window, whose first byte
-// exceeds the limit. If the window contains only one line, it keeps the end of that line,
-// from the first complete character.
-func wholeLines(window []byte) []byte {
-	if lineEnd := bytes.IndexByte(window, '\n'); lineEnd >= 0 && lineEnd+1 < len(window) {
-		return window[lineEnd+1:]
-	}
-	return FromCharacter(window[1:])
-}
-
-// lastLines returns the last lines of s, at most limit of them. fewer reports whether there
-// were more. A line break at the end does not start another line.
-func lastLines(s string, limit int) (lines string, fewer bool) {
-	if limit <= 0 {
-		return "", s != ""
-	}
-	start := len(strings.TrimSuffix(s, "\n"))
-	for range limit {
-		start = strings.LastIndexByte(s[:start], '\n')
-		if start < 0 {
-			return s, false
-		}
-	}
-	return s[start+1:], true
 }
 
 var (
@@ -193,7 +190,9 @@ func CleanSource(path, source string) string {
 		} else if strings.TrimSpace(line) == textEnd {
 			textEnd = ""
 		}
-		if isComputed(line, isCode) {
+		literal := withoutExpressions(line, isCode)
+		if literal != line && CleanText(literal) == literal && CleanText(line) != line {
+			// The line looks like a secret only because of an expression in it.
 			flush()
 			out.WriteString(line)
 			continue
@@ -202,13 +201,6 @@ func CleanSource(path, source string) string {
 	}
 	flush()
 	return out.String()
-}
-
-// isComputed reports whether a line looks like a secret only because of an expression in
-// it.
-func isComputed(line string, isCode bool) bool {
-	literal := withoutExpressions(line, isCode)
-	return literal != line && CleanText(literal) == literal && CleanText(line) != line
 }
 
 // withoutExpressions removes interpolations and, from code, references outside of quotes. It
@@ -230,4 +222,65 @@ func withoutExpressions(line string, isCode bool) string {
 		done = at[1]
 	}
 	return out.String() + line[done:]
+}
+
+// Subresource is a subresource that is read as a text, as an archive or as a JSON document.
+type Subresource struct {
+	group                             schema.GroupVersion
+	resource, namespace, object, name string
+	query                             url.Values
+}
+
+// Aggregated returns a subresource of a workspace or a template.
+func Aggregated(resource, namespace, object, name string, query url.Values) Subresource {
+	return Subresource{aggregationv1alpha1.GroupVersion, resource, namespace, object, name, query}
+}
+
+// PodLog returns the log of a pod.
+func PodLog(namespace, pod string, options *corev1.PodLogOptions) Subresource {
+	// The options consist of strings and numbers, so encoding them cannot fail.
+	query, _ := scheme.ParameterCodec.EncodeParameters(options, corev1.SchemeGroupVersion)
+	return Subresource{corev1.SchemeGroupVersion, "pods", namespace, pod, "log", query}
+}
+
+// Decode requests the subresource and decodes its JSON document into into.
+func (s Subresource) Decode(ctx context.Context, kube *callers.Kube, into any) error {
+	if err := RequireObject(s.namespace, s.object); err != nil {
+		return err
+	}
+	if err := kube.ReadJSON(ctx, s.Path(), s.query, into); err != nil {
+		return s.Failed(err)
+	}
+	return nil
+}
+
+// Tail requests the subresource and returns the newest lines of its text, cleaned. cut reports
+// whether older ones were left out.
+func (s Subresource) Tail(ctx context.Context, kube *callers.Kube, lines, bytes int) (kept string, cut bool, err error) {
+	if err := RequireObject(s.namespace, s.object); err != nil {
+		return "", false, err
+	}
+	body, err := kube.Raw(ctx, s.Path(), s.query)
+	if err != nil {
+		return "", false, s.Failed(err)
+	}
+	defer body.Close()
+	raw, cut, err := ReadTail(body, lines, bytes)
+	if err != nil {
+		return "", false, s.Failed(err)
+	}
+	// Redaction can make a text longer.
+	kept, cutAgain, err := ReadTail(strings.NewReader(CleanText(raw)), lines, bytes)
+	return kept, cut || cutAgain, err
+}
+
+// Failed returns the error of a failed request for the subresource.
+func (s Subresource) Failed(err error) error {
+	resource := strings.TrimSuffix(s.resource+"/"+s.name+"."+s.group.Group, ".")
+	return &CallError{Verb: "get", Resource: resource, Namespace: s.namespace, Name: s.object, Err: err}
+}
+
+// Path returns the path in the API.
+func (s Subresource) Path() string {
+	return callers.SubresourcePath(s.group, s.namespace, s.resource, s.object, s.name)
 }

@@ -1,6 +1,7 @@
 package toolset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -48,7 +49,7 @@ func (c *Call) Until(ctx context.Context, obj client.Object, timeout time.Durati
 	if err != nil {
 		return false, fmt.Errorf("bug: waiting for an object of an unknown kind: %w", err)
 	}
-	w := &waiting{Call: c, obj: obj, done: done, groupVersion: gvk.GroupVersion(), kind: gvk.Kind}
+	w := &waiting{Call: c, obj: obj, done: done, gvk: gvk}
 	if obj.GetResourceVersion() == "" {
 		if gone, err := w.read(ctx); gone || err != nil {
 			return gone, err
@@ -57,14 +58,11 @@ func (c *Call) Until(ctx context.Context, obj client.Object, timeout time.Durati
 	return w.wait(ctx, timeout)
 }
 
-// waiting is one wait for an object.
 type waiting struct {
 	*Call
 	obj  client.Object
 	done func() (ok bool, message string)
-	// groupVersion and kind are those of the object.
-	groupVersion schema.GroupVersion
-	kind         string
+	gvk  schema.GroupVersionKind
 
 	// message is the latest message. sent and sentAt are the last one that was sent, and its time.
 	message, sent string
@@ -85,7 +83,15 @@ func (w *waiting) wait(ctx context.Context, timeout time.Duration) (gone bool, e
 		case <-ctx.Done():
 			return false, ctx.Err()
 		case <-end.C():
-			return w.giveUp(ctx, timeout)
+			// A watch can stall without an error.
+			if gone, err = w.read(ctx); gone || err != nil {
+				return gone, err
+			}
+			if w.finished(ctx) {
+				return false, nil
+			}
+			return false, UnfinishedError(fmt.Sprintf("not finished after %s, last seen: %s; it goes on without this call: look at %s %s/%s again later",
+				timeout, cmp.Or(w.message, "no change"), w.gvk.Kind, w.obj.GetNamespace(), w.obj.GetName()))
 		case <-tick.C():
 			w.tell(ctx)
 			if events != nil {
@@ -112,7 +118,11 @@ func (w *waiting) wait(ctx context.Context, timeout time.Duration) (gone bool, e
 
 // watch returns a nil channel if the caller may not watch or the API does not support it.
 func (w *waiting) watch(ctx context.Context) (<-chan watch.Event, func()) {
-	list, err := w.list()
+	made, err := w.Kube.Scheme().New(w.gvk.GroupVersion().WithKind(w.gvk.Kind + "List"))
+	list, isList := made.(client.ObjectList)
+	if err == nil && !isList {
+		err = fmt.Errorf("%T is no list", made)
+	}
 	if err == nil {
 		var watcher watch.Interface
 		watcher, err = w.Kube.Watch(ctx, list, &client.ListOptions{
@@ -124,21 +134,8 @@ func (w *waiting) watch(ctx context.Context) (<-chan watch.Event, func()) {
 			return watcher.ResultChan(), watcher.Stop
 		}
 	}
-	log.FromContext(ctx).V(1).Info("Polling an object, because it cannot be watched", "kind", w.kind, "reason", err.Error())
+	log.FromContext(ctx).V(1).Info("Polling an object, because it cannot be watched", "kind", w.gvk.Kind, "reason", err.Error())
 	return nil, func() {}
-}
-
-// list returns an empty list of the object's kind, which selects the resource to watch.
-func (w *waiting) list() (client.ObjectList, error) {
-	made, err := w.Kube.Scheme().New(w.groupVersion.WithKind(w.kind + "List"))
-	if err != nil {
-		return nil, err
-	}
-	list, ok := made.(client.ObjectList)
-	if !ok {
-		return nil, fmt.Errorf("%T is no list", made)
-	}
-	return list, nil
 }
 
 // take updates the object from a watch event. usable is false if the watch failed or, for
@@ -185,24 +182,8 @@ func (w *waiting) read(ctx context.Context) (gone bool, err error) {
 	case isTransient(err):
 		return false, nil
 	default:
-		return false, &CallError{Verb: "get", Resource: w.kind, Namespace: w.obj.GetNamespace(), Name: w.obj.GetName(), Err: err}
+		return false, &CallError{Verb: "get", Resource: w.gvk.Kind, Namespace: w.obj.GetNamespace(), Name: w.obj.GetName(), Err: err}
 	}
-}
-
-// giveUp reads the object once more, because a watch can stall without an error.
-func (w *waiting) giveUp(ctx context.Context, timeout time.Duration) (gone bool, err error) {
-	if gone, err := w.read(ctx); gone || err != nil {
-		return gone, err
-	}
-	if w.finished(ctx) {
-		return false, nil
-	}
-	last := w.message
-	if last == "" {
-		last = "no change"
-	}
-	return false, UnfinishedError(fmt.Sprintf("not finished after %s, last seen: %s; it goes on without this call: look at %s %s/%s again later",
-		timeout, last, w.kind, w.obj.GetNamespace(), w.obj.GetName()))
 }
 
 func (w *waiting) finished(ctx context.Context) bool {
