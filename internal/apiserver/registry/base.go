@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,8 +22,10 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
@@ -69,17 +73,12 @@ func (b *Base[T]) Hint(controlPlane types.NamespacedName, id uuid.UUID) {
 
 // NewMeta returns the metadata of an object that is converted from Coder.
 func (b *Base[T]) NewMeta(connection connections.Connection, name string, id uuid.UUID, createdAt time.Time) metav1.ObjectMeta {
+	// Coder chooses the id, and the objects of two control planes may have the same one.
+	owner := cmp.Or(string(connection.UID), connection.ControlPlane.String())
 	return metav1.ObjectMeta{
-		Name: name, Namespace: connection.ControlPlane.Namespace, UID: b.newUID(connection, id), CreationTimestamp: Seconds(createdAt),
+		Name: name, Namespace: connection.ControlPlane.Namespace, UID: UIDOf(owner, b.Kind, id.String()), CreationTimestamp: Seconds(createdAt),
 		Generation: 1, Labels: Labels(connection.ControlPlane), ManagedFields: metadata.ManagedFields(),
 	}
-}
-
-// newUID returns the UID of a new object. Coder chooses the id, and the objects of two control planes
-// may have the same one. So the UID is a hash of the id, the kind, and the UID of the control plane.
-func (b *Base[T]) newUID(connection connections.Connection, id uuid.UUID) types.UID {
-	owner := cmp.Or(string(connection.UID), connection.ControlPlane.String())
-	return UIDOf(owner, b.Kind, id.String())
 }
 
 // UIDOf returns the UID of the object with an id, as a hash with what makes the id unique.
@@ -157,6 +156,48 @@ func (b *Base[T]) Locate(ctx context.Context, obj T) (connections.Connection, uu
 	return *connection, id, nil
 }
 
+// Connection returns the connection of the control plane whose objects in the namespace have the
+// prefix. It returns nil if there is none. Errors are API statuses.
+func Connection(ctx context.Context, provider connections.Provider, namespace, prefix string) (*connections.Connection, error) {
+	found, err := provider.ForNamespace(ctx, namespace)
+	for i := range found {
+		if found[i].NamePrefix == prefix {
+			return &found[i], nil
+		}
+	}
+	// A control plane that is not ready may be the one with this prefix.
+	return nil, coderfault.Subject{}.Status(err)
+}
+
+// Organization returns the organization of a new object. An error that the user must fix is a
+// *field.Error.
+//
+// Coder accepts "default" as another name of its first organization. In a spec, the alias is
+// resolved. In an object's name it is rejected with an error that names the real one, because
+// Kubernetes expects an object back under the name that the client sent.
+func Organization(
+	ctx context.Context, connection connections.Connection, inSpec, inName string,
+) (coderd.Organization, error) {
+	namePath, specPath := field.NewPath("metadata", "name"), field.NewPath("spec", "organization")
+	found, err := connection.Client.OrganizationByName(ctx, inName)
+	if coderd.IsNotFound(err) {
+		return found, field.Invalid(namePath, inName, fmt.Sprintf("there is no organization %q in Coder", inName))
+	}
+	if err != nil {
+		return found, err
+	}
+	if !strings.EqualFold(found.Name, inName) {
+		return found, field.Invalid(namePath, inName, fmt.Sprintf(
+			"%q is an alias of organization %q, and object names must contain the real name: use %q", inName, found.Name,
+			strings.ToLower(found.Name)))
+	}
+	if inSpec == coderd.DefaultOrganization && !found.IsDefault && !strings.EqualFold(found.Name, inSpec) {
+		return found, field.Invalid(specPath, inSpec, fmt.Sprintf(
+			"the default organization is not %q, the organization in metadata.name", inName))
+	}
+	return found, nil
+}
+
 // Newer returns the error of a change that is based on an outdated object, with the object as it is in Coder now.
 func (b *Base[T]) Newer(controlPlane types.NamespacedName, id uuid.UUID, now T) error {
 	b.Hint(controlPlane, id)
@@ -187,10 +228,16 @@ func (b *Base[T]) Find(ctx context.Context, store Store, name string) (found Fou
 // Coder is unreachable: a deletion that needs no Coder user is recorded nevertheless.
 func (b *Base[T]) LocateToChange(ctx context.Context, obj T, deletes bool) (connections.Connection, uuid.UUID, error) {
 	connection, id, err := b.Locate(ctx, obj)
-	if err != nil && deletes {
-		connection, err = Unconnected(ctx, b.Connections, metadata.ControlPlaneOf(obj), err)
+	if err == nil || !deletes {
+		return connection, id, err
 	}
-	return connection, id, err
+	members, problem := b.Connections.Members(ctx)
+	controlPlane := metadata.ControlPlaneOf(obj)
+	i := slices.IndexFunc(members, func(m connections.Member) bool { return m.ControlPlane == controlPlane && !m.Deleting })
+	if problem != nil || i < 0 {
+		return connections.Connection{}, id, err
+	}
+	return connections.Connection{ControlPlane: controlPlane, UID: members[i].UID, Rules: members[i].Rules}, id, nil
 }
 
 // RecordOf returns a copy of the record of an object, or a new record if there is none.
@@ -211,32 +258,23 @@ func (b *Base[T]) LocateNew(ctx context.Context, obj T) (connections.Connection,
 		return connections.Connection{}, b.Invalid(obj.GetName(), field.Invalid(field.NewPath("metadata", "name"), obj.GetName(), err.Error()))
 	}
 	connection, err := Connection(ctx, b.Connections, obj.GetNamespace(), name.Prefix)
-	if err == nil && connection == nil {
-		err = b.Invalid(obj.GetName(), NoControlPlane(obj.GetNamespace(), name.Prefix))
-	}
 	if err != nil {
 		return connections.Connection{}, err
+	}
+	if connection == nil {
+		problem := fmt.Sprintf("no CoderControlPlane of this namespace has the prefix %q in status.objectNamePrefix", name.Prefix)
+		if name.Prefix == "" {
+			problem = "no CoderControlPlane of this namespace serves objects without a prefix in their names; create one, or add the prefix (status.objectNamePrefix)"
+		}
+		path := field.NewPath("metadata", "namespace")
+		return connections.Connection{}, b.Invalid(obj.GetName(), field.Invalid(path, obj.GetNamespace(), problem))
 	}
 	return *connection, nil
 }
 
-// BeginChange determines the Coder user that the caller acts as to change the metadata of an object.
-// Only two changes need a user: the start of a deletion, and a new owner reference, because the
-// garbage collector deletes objects because of owner references.
-func (b *Base[T]) BeginChange(ctx context.Context, was, wanted T, s impersonation.Subject) (context.Context, *impersonation.As, error) {
-	deletes := Deletes(ctx, was, wanted)
-	if !deletes && !AddsOwner(was, wanted) {
-		return ctx, nil, nil
-	}
-	connection, id, err := b.LocateToChange(ctx, was, deletes)
-	if err != nil {
-		return ctx, nil, err
-	}
-	return b.BeginAt(ctx, connection, id, was, wanted, s)
-}
-
 // BeginAt determines the Coder user that the caller acts as to change an object that was located. It
-// also checks the permission for a change of BeginChange.
+// also checks the permission to delete it for the start of a deletion, and for a new owner reference,
+// because the garbage collector deletes objects because of owner references.
 func (b *Base[T]) BeginAt(
 	ctx context.Context, connection connections.Connection, id uuid.UUID, was, wanted T, s impersonation.Subject,
 ) (context.Context, *impersonation.As, error) {
@@ -302,6 +340,28 @@ func AddsOwner(was, wanted metav1.Object) bool {
 			return o == r
 		})
 	})
+}
+
+// ChangesFieldOwners reports whether an update changes which managers own fields of the spec. Server-side apply can
+// take over a field without a change of its value.
+func ChangesFieldOwners(was, wanted metav1.Object) bool {
+	return !maps.EqualFunc(specOwners(was), specOwners(wanted), (*fieldpath.Set).Equals)
+}
+
+// specOwners returns the fields of the spec that each manager owns. A field set that cannot be parsed owns nothing.
+func specOwners(obj metav1.Object) map[string]*fieldpath.Set {
+	spec := fieldpath.PathElement{FieldName: ptr.To("spec")}
+	owned := map[string]*fieldpath.Set{}
+	for _, entry := range obj.GetManagedFields() {
+		var all fieldpath.Set
+		if entry.FieldsV1 == nil || all.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
+			continue
+		}
+		if fields := all.WithPrefix(spec); !fields.Empty() {
+			owned[string(entry.Operation)+"/"+entry.Manager+"/"+entry.Subresource] = fields
+		}
+	}
+	return owned
 }
 
 // Operations create, update and delete objects in Coder. Errors are API statuses.

@@ -20,13 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -99,7 +97,10 @@ func (k *Kind) checkTests(ctx context.Context, connection connections.Connection
 	case k.tests == nil || connection.ControlPlane.Name == "":
 		return invalid(wanted, field.Forbidden(specPath.Child("tests"), "the Coder of this namespace has no CoderControlPlane, so it has no tests"))
 	case afterTest(wanted):
-		if err := k.mayTest(ctx, wanted); err != nil {
+		// The operator creates the tests for the caller.
+		if err := k.mayCreate(ctx, wanted, "spec.activation AfterTest with these spec.tests", authorizer.AttributesRecord{
+			APIGroup: coderv1alpha1.GroupVersion.Group, APIVersion: coderv1alpha1.GroupVersion.Version, Resource: "codertemplatetests",
+		}); err != nil {
 			return err
 		}
 	}
@@ -135,27 +136,6 @@ func testProblem(path *field.Path, err error) *field.Error {
 		}
 	}
 	return field.Invalid(path, field.OmitValueType{}, err.Error())
-}
-
-// mayTest checks whether the caller may create CoderTemplateTests, because the operator creates them for the caller.
-func (k *Kind) mayTest(ctx context.Context, tmpl object) error {
-	if k.authorizer == nil {
-		return nil
-	}
-	caller, ok := request.UserFrom(ctx)
-	if !ok {
-		return apierrors.NewInternalError(errors.New("bug: tests of nobody"))
-	}
-	allowed, err := impersonation.Allowed(ctx, k.authorizer, authorizer.AttributesRecord{
-		User: caller, Verb: "create", Namespace: tmpl.Namespace, ResourceRequest: true,
-		APIGroup: coderv1alpha1.GroupVersion.Group, APIVersion: coderv1alpha1.GroupVersion.Version, Resource: "codertemplatetests",
-	})
-	if err != nil || allowed {
-		return err
-	}
-	return apierrors.NewForbidden(resource, tmpl.Name, fmt.Errorf(
-		"spec.activation AfterTest with these spec.tests needs the verb create on codertemplatetests of group %s in namespace %q, which %q lacks",
-		coderv1alpha1.GroupVersion.Group, tmpl.Namespace, caller.GetName()))
 }
 
 // testSpec returns the spec of the CoderTemplateTest of a test, with all defaults.
@@ -279,7 +259,6 @@ func (t testResult) failed() bool { return t.Phase == coderv1alpha1.TemplateTest
 
 func (t *testResult) say(text string) { t.Message = redaction.Truncate(text, maxTestMessage) }
 
-// read takes over the state of the CoderTemplateTest.
 func (t *testResult) read(got *coderv1alpha1.CoderTemplateTest) {
 	if got.Status.Phase == "" {
 		t.say("no controller has started the CoderTemplateTest yet")
@@ -306,7 +285,6 @@ func (in *intent) passed(active uuid.UUID) bool {
 	return in.tested(active) && in.succeeded() == len(in.Tests) && len(in.Tests) > 0
 }
 
-// succeeded returns the number of tests of the candidate that have succeeded.
 func (in *intent) succeeded() int {
 	n := 0
 	for _, t := range in.Release.Tests {

@@ -20,6 +20,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
@@ -261,7 +262,7 @@ func TestNamesOfTests(t *testing.T) {
 	f.must(f.update(starter, tested("# two", "smoke")))
 	item, err := f.watcher.Template(f.ctx, f.starter)
 	f.must(err)
-	in, err := intentOf(f.recordOf(item))
+	in, err := registry.ReadIntent[intent](f.recordOf(item))
 	f.must(err)
 	w := &settling{template: item, intent: in}
 	version := uuid.New()

@@ -9,7 +9,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
-	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
 // conditionsOf derives all conditions from the version whose source is shown. A condition whose
@@ -20,6 +19,13 @@ func conditionsOf(s *snapshot, observed int64, before []metav1.Condition, now ti
 	reconciling := registry.False(ready.Reason, "no build or change is in progress")
 	if underWay {
 		reconciling = registry.True(ready.Reason, ready.Message)
+	}
+	synced := registry.True(aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder")
+	switch {
+	case s.refused() != "":
+		synced = registry.False(aggregationv1alpha1.ReasonChangeRefused, "Coder rejected the new version: "+s.refused())
+	case s.waits():
+		synced = registry.False(aggregationv1alpha1.ReasonChangeWaits, "the new version is being created in Coder")
 	}
 	stalled := registry.False(ready.Reason, "no action needed")
 	switch {
@@ -38,7 +44,7 @@ func conditionsOf(s *snapshot, observed int64, before []metav1.Condition, now ti
 	add(aggregationv1alpha1.ConditionReady, ready)
 	add(aggregationv1alpha1.ConditionReconciling, reconciling)
 	add(aggregationv1alpha1.ConditionStalled, stalled)
-	add(aggregationv1alpha1.ConditionSynced, syncedVerdict(s))
+	add(aggregationv1alpha1.ConditionSynced, synced)
 	add(aggregationv1alpha1.ConditionBuildSucceeded, build)
 	if s.source.problem != "" {
 		add(aggregationv1alpha1.ConditionFilesAvailable, registry.False(s.source.reason, s.source.problem))
@@ -66,21 +72,17 @@ func buildVerdict(s *snapshot) registry.Verdict {
 	case buildCanceled:
 		return registry.False(aggregationv1alpha1.ReasonBuildCanceled, fmt.Sprintf("building version %q was canceled", v.Name))
 	case buildPending:
-		return registry.Unknown(aggregationv1alpha1.ReasonBuildPending, fmt.Sprintf("version %q waits for a provisioner%s", v.Name, provisioners(v)))
+		message := fmt.Sprintf("version %q waits for a provisioner", v.Name)
+		switch {
+		case v.MatchedProvisioners == 0:
+			message += fmt.Sprintf(", and no provisioner has its tags %v", givenTags(v.ProvisionerTags))
+		case v.AvailableProvisioners == 0:
+			message += ", and no provisioner with its tags is online"
+		}
+		return registry.Unknown(aggregationv1alpha1.ReasonBuildPending, message)
 	default:
 		return registry.Unknown(aggregationv1alpha1.ReasonBuildRunning, fmt.Sprintf("version %q is being built", v.Name))
 	}
-}
-
-// provisioners returns why no provisioner builds the version, if Coder reported it.
-func provisioners(v coderd.TemplateVersion) string {
-	switch {
-	case v.MatchedProvisioners == 0:
-		return fmt.Sprintf(", and no provisioner has its tags %v", givenTags(v.ProvisionerTags))
-	case v.AvailableProvisioners == 0:
-		return ", and no provisioner with its tags is online"
-	}
-	return ""
 }
 
 // readyVerdict returns the verdict of condition Ready, and whether an operation is in progress.
@@ -103,14 +105,4 @@ func readyVerdict(s *snapshot, build registry.Verdict) (ready registry.Verdict, 
 	default:
 		return registry.True(aggregationv1alpha1.ReasonActive, fmt.Sprintf("version %q is active", active.Name)), false
 	}
-}
-
-func syncedVerdict(s *snapshot) registry.Verdict {
-	switch {
-	case s.refused() != "":
-		return registry.False(aggregationv1alpha1.ReasonChangeRefused, "Coder rejected the new version: "+s.refused())
-	case s.waits():
-		return registry.False(aggregationv1alpha1.ReasonChangeWaits, "the new version is being created in Coder")
-	}
-	return registry.True(aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder")
 }

@@ -6,15 +6,18 @@ import (
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// creating is one creation.
 type creating struct {
 	kind   *Kind
 	plan   plan
@@ -38,16 +41,23 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 		return nil, err
 	}
 	c := &creating{kind: k, plan: p, wanted: wanted, as: as}
-	if err := c.readPending(); err != nil {
-		return nil, err
+	c.record = &metadata.Record{ControlPlane: p.connection.ControlPlane, Kind: k.Kind, Name: wanted.Name}
+	if known, ok := k.Records.PendingFor(p.connection.ControlPlane, k.Kind, wanted.Name); ok {
+		c.record, c.retried = known.DeepCopy(), true
 	}
+	if c.intent, err = registry.ReadIntent[intent](c.record); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	c.intent.keepSpec(wanted.Spec)
 	if p.existing != nil {
-		return c.adopt(ctx)
+		// If the response to an earlier attempt was lost, the template exists with the version that was created for it.
+		r := c.intent.Release
+		if !c.retried || r == nil || r.VersionID == uuid.Nil || r.VersionID != p.existing.ActiveVersionID {
+			return nil, apierrors.NewAlreadyExists(resource, wanted.Name)
+		}
+		return c.finish(ctx, *p.existing)
 	}
 	if err := c.prepare(ctx); err != nil {
-		return nil, c.giveUp(ctx, err)
-	}
-	if err := c.version(ctx); err != nil {
 		return nil, c.giveUp(ctx, err)
 	}
 	created, err := p.connection.Client.CreateTemplate(ctx, p.organization.ID, c.plan.request)
@@ -61,39 +71,33 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	return c.finish(ctx, created)
 }
 
-// readPending reads the record that an earlier attempt has left.
-func (c *creating) readPending() (err error) {
-	controlPlane := c.plan.connection.ControlPlane
-	c.record = &metadata.Record{ControlPlane: controlPlane, Kind: c.kind.Kind, Name: c.wanted.Name}
-	if known, ok := c.kind.Records.PendingFor(controlPlane, c.kind.Kind, c.wanted.Name); ok {
-		c.record, c.retried = known.DeepCopy(), true
-	}
-	if c.intent, err = intentOf(c.record); err != nil {
-		return apierrors.NewInternalError(err)
-	}
-	return nil
-}
-
-// adopt completes a creation whose response was lost: the template exists with the version that was
-// created for it.
-func (c *creating) adopt(ctx context.Context) (object, error) {
-	r := c.intent.Release
-	if !c.retried || r == nil || r.VersionID == uuid.Nil || r.VersionID != c.plan.existing.ActiveVersionID {
-		return nil, apierrors.NewAlreadyExists(resource, c.wanted.Name)
-	}
-	c.intent.keepSpec(c.wanted.Spec)
-	return c.finish(ctx, *c.plan.existing)
-}
-
-// prepare uploads the files to Coder and records the intent.
+// prepare uploads the files to Coder and records the intent. It also creates the first version, unless an
+// earlier attempt created it.
 func (c *creating) prepare(ctx context.Context) error {
-	c.intent.keepSpec(c.wanted.Spec)
-	if len(c.wanted.Spec.Files) > 0 {
-		if err := c.release(ctx); err != nil {
+	if len(c.wanted.Spec.Files) == 0 {
+		return c.save(ctx)
+	}
+	if err := c.release(ctx); err != nil {
+		return err
+	}
+	if err := c.save(ctx); err != nil {
+		return err
+	}
+	if r := c.intent.Release; r.VersionID == uuid.Nil {
+		version, err := c.orphan(ctx)
+		if err != nil {
+			return versionFault(c.wanted.Name, err)
+		}
+		submitted := *r
+		// The template is created with this version, so no promotion is needed.
+		submitted.VersionID, submitted.Settled = version.ID, true
+		c.intent.Release = &submitted
+		if err := c.save(ctx); err != nil {
 			return err
 		}
 	}
-	return c.save(ctx)
+	c.plan.request.VersionID = c.intent.Release.VersionID
+	return nil
 }
 
 // release determines the content of the first version.
@@ -130,29 +134,6 @@ func (c *creating) save(ctx context.Context) error {
 		return fault(c.wanted.Name, err)
 	}
 	c.record = saved
-	return nil
-}
-
-// version creates the first version, unless an earlier attempt created it.
-func (c *creating) version(ctx context.Context) error {
-	r := c.intent.Release
-	if len(c.wanted.Spec.Files) == 0 {
-		return nil
-	}
-	if r.VersionID == uuid.Nil {
-		version, err := c.orphan(ctx)
-		if err != nil {
-			return versionFault(c.wanted.Name, err)
-		}
-		submitted := *r
-		// The template is created with this version, so no promotion is needed.
-		submitted.VersionID, submitted.Settled = version.ID, true
-		c.intent.Release = &submitted
-		if err := c.save(ctx); err != nil {
-			return err
-		}
-	}
-	c.plan.request.VersionID = c.intent.Release.VersionID
 	return nil
 }
 
@@ -200,7 +181,10 @@ func (c *creating) finish(ctx context.Context, t coderd.Template) (object, error
 // giveUp deletes the record if Coder has refused the template. If it is not known whether the
 // template was created, the record stays.
 func (c *creating) giveUp(ctx context.Context, err error) error {
-	if c.record.Version == "" || c.record.UID != "" || !certain(err) {
+	// These errors prove that nothing was created.
+	certain := apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+	if c.record.Version == "" || c.record.UID != "" || !certain {
 		return err
 	}
 	if failed := c.kind.Records.Delete(ctx, c.record); failed != nil {
@@ -210,7 +194,73 @@ func (c *creating) giveUp(ctx context.Context, err error) error {
 	return err
 }
 
-// certain reports whether the error proves that nothing was created.
-func certain(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+// plan is the request that creates a template, with the objects it refers to. Building a plan only
+// reads.
+type plan struct {
+	connection   connections.Connection
+	organization coderd.Organization
+	// request has no version if the version will be created from files.
+	request coderd.NewTemplate
+	// existing is the template that already has the name, or nil.
+	existing *coderd.Template
+}
+
+// beginCreate determines the Coder user that the caller acts as to create a template, and plans the
+// creation. It only reads. It returns an error if Coder would refuse the template, before files are uploaded.
+func (k *Kind) beginCreate(ctx context.Context, tmpl object) (_ context.Context, as *impersonation.As, p plan, err error) {
+	if p.connection, err = k.LocateNew(ctx, tmpl); err != nil {
+		return ctx, nil, p, err
+	}
+	client, spec, s := p.connection.Client, tmpl.Spec, subjectOf(tmpl.Name)
+	if ctx, as, err = k.Actors.Begin(ctx, p.connection, s); err != nil {
+		return ctx, as, p, err
+	}
+	// LocateNew has checked the name.
+	name, _ := metadata.ParseTemplateName(tmpl.Name)
+	p.organization, err = registry.Organization(ctx, p.connection, spec.Organization, name.Organization)
+	if err != nil {
+		return ctx, as, p, fault(tmpl.Name, err)
+	}
+	p.request = coderd.NewTemplate{
+		Name: name.Name, DisplayName: spec.DisplayName, Description: spec.Description, Icon: spec.Icon,
+		DefaultTTL: registry.Millis(spec.DefaultTTLMillis), ActivityBump: registry.Millis(spec.ActivityBumpMillis),
+		AllowUserCancelWorkspaceJobs: spec.AllowUserCancelWorkspaceJobs,
+		UseClassicParameterFlow:      spec.UseClassicParameterFlow,
+	}
+	if spec.CORSBehavior != "" {
+		p.request.CORSBehavior = ptr.To(spec.CORSBehavior)
+	}
+	// Check the name first, so that no unused version is created.
+	existing, err := client.TemplateByName(ctx, p.organization.ID, name.Name)
+	switch {
+	case err == nil:
+		p.existing = &existing
+	case !coderd.IsNotFound(err):
+		return ctx, as, p, fault(tmpl.Name, err)
+	case spec.VersionID != "":
+		version, err := readVersion(ctx, p.connection, tmpl)
+		if err == nil && version.TemplateID != nil {
+			err = invalid(tmpl, field.Invalid(versionPath, spec.VersionID, "belongs to another template"))
+		}
+		if err != nil {
+			return ctx, as, p, err
+		}
+		p.request.VersionID = version.ID
+	}
+	if err := k.checkTests(ctx, p.connection, nil, tmpl); err != nil {
+		return ctx, as, p, err
+	}
+	return ctx, as, p, impersonation.May(ctx, client, s, coderd.Permission{
+		Resource: k.InCoder, Action: "create", Organization: p.organization.ID,
+	})
+}
+
+func readVersion(ctx context.Context, connection connections.Connection, tmpl object) (coderd.TemplateVersion, error) {
+	// The validation has checked that it is a UUID.
+	id, _ := uuid.Parse(tmpl.Spec.VersionID)
+	version, err := connection.Client.TemplateVersion(ctx, id)
+	if coderd.IsNotFound(err) {
+		return version, invalid(tmpl, field.Invalid(versionPath, tmpl.Spec.VersionID, "there is no such version in Coder"))
+	}
+	return version, fault(tmpl.Name, err)
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -57,12 +59,15 @@ type decision struct {
 func (k *Kind) decide(ctx context.Context, was, wanted object) (context.Context, *decision, error) {
 	d := &decision{kind: k, was: was, wanted: wanted, record: k.RecordOf(was), deletes: registry.Deletes(ctx, was, wanted)}
 	d.spec = !equality.Semantic.DeepEqual(was.Spec, wanted.Spec) || !sameSource(was, wanted)
-	d.asks = d.spec && asksCoder(was, wanted)
+	// These fields are only in the record.
+	others := wanted.Spec
+	others.VersionMessage, others.FailedVersionsHistoryLimit = was.Spec.VersionMessage, was.Spec.FailedVersionsHistoryLimit
+	d.asks = !equality.Semantic.DeepEqual(was.Spec, others) || !sameSource(was, wanted)
 	ctx, err := d.authorize(ctx)
 	if err != nil || !d.spec && !d.deletes {
 		return ctx, d, err
 	}
-	if d.before, err = intentOf(d.record); err != nil {
+	if d.before, err = registry.ReadIntent[intent](d.record); err != nil {
 		return ctx, d, apierrors.NewInternalError(err)
 	}
 	d.intent = d.before
@@ -78,19 +83,15 @@ func (k *Kind) decide(ctx context.Context, was, wanted object) (context.Context,
 	return ctx, d, err
 }
 
-// keepSpec completes the intent: it copies the fields that Coder cannot store, and with Manual the
-// requested version is a candidate.
+// keepSpec completes the intent: it copies the fields that Coder cannot store. With Manual and AfterTest, the requested
+// version is a candidate. With AfterTest it is tested if this change requested it, or if it was to become active by itself
+// before. Others, such as one that was rolled back, wait until somebody promotes them.
 func (d *decision) keepSpec() {
 	d.intent.keepSpec(d.wanted.Spec)
-	if d.asks && manual(d.wanted) && d.intent.Release.open(d.page.active.ID) {
-		d.hold()
-	}
-}
-
-// hold makes the requested release a candidate. With AfterTest it is tested if this change requested it, or if it was to become active
-// by itself before. Others, such as one that was rolled back, wait until somebody promotes them.
-func (d *decision) hold() {
 	r := d.intent.Release
+	if !d.asks || !manual(d.wanted) || !r.open(d.page.active.ID) {
+		return
+	}
 	held := r.asCandidate()
 	switch {
 	case !afterTest(d.wanted):
@@ -107,7 +108,13 @@ func (d *decision) hold() {
 func (d *decision) authorize(ctx context.Context) (_ context.Context, err error) {
 	k, s := d.kind, subjectOf(d.was.Name)
 	if !d.spec && !registry.ChangesFieldOwners(d.was, d.wanted) {
-		ctx, d.as, err = k.BeginChange(ctx, d.was, d.wanted, s)
+		if !d.deletes && !registry.AddsOwner(d.was, d.wanted) {
+			return ctx, nil
+		}
+		connection, id, err := k.LocateToChange(ctx, d.was, d.deletes)
+		if err == nil {
+			ctx, d.as, err = k.BeginAt(ctx, connection, id, d.was, d.wanted, s)
+		}
 		return ctx, err
 	}
 	if d.connection, d.id, err = k.Locate(ctx, d.was); err != nil {
@@ -125,19 +132,21 @@ func (d *decision) authorize(ctx context.Context) (_ context.Context, err error)
 	return ctx, impersonation.May(ctx, d.connection.Client, s, coderd.Permission{Resource: k.InCoder, Action: "update", ID: d.id})
 }
 
-// asksCoder reports whether an update changes more than data that only the record holds.
-func asksCoder(was, wanted object) bool {
-	a, b := was.Spec.DeepCopy(), wanted.Spec.DeepCopy()
-	for _, spec := range []*aggregationv1alpha1.CoderTemplateSpec{a, b} {
-		spec.VersionMessage, spec.FailedVersionsHistoryLimit = "", nil
-	}
-	return !equality.Semantic.DeepEqual(a, b) || !sameSource(was, wanted)
-}
-
 // plan reads the template from Coder, and plans the requests that change it.
-func (d *decision) plan(ctx context.Context) error {
-	if err := d.read(ctx); err != nil {
-		return err
+func (d *decision) plan(ctx context.Context) (err error) {
+	k := d.kind
+	if d.template, err = d.connection.Client.Template(ctx, d.id); err != nil {
+		return fault(d.was.Name, err)
+	}
+	k.versions.forget(d.connection.ControlPlane, d.id)
+	s, err := k.load(ctx, d.connection, d.template, d.record, shownIn(d.was), d.was)
+	if err != nil {
+		return fault(d.was.Name, err)
+	}
+	d.page = s.page
+	if now := k.fromCoder(s, d.was); !equality.Semantic.DeepEqual(now.Spec, d.was.Spec) || !sameSource(now, d.was) {
+		// The update is based on an outdated object.
+		d.newer = k.Newer(d.connection.ControlPlane, d.id, now)
 	}
 	d.edit = editOf(d.was.Spec, d.wanted.Spec)
 	if d.wanted.Spec.VersionID != d.was.Spec.VersionID {
@@ -151,29 +160,8 @@ func (d *decision) plan(ctx context.Context) error {
 	if err := d.planContent(ctx); err != nil {
 		return err
 	}
-	next, err := d.choose(ctx, d.content)
-	d.intent = next
+	d.intent, err = d.choose(ctx)
 	return err
-}
-
-// read reads the template from Coder. If it is not as the object shows it, the update is based on an outdated
-// object.
-func (d *decision) read(ctx context.Context) error {
-	k := d.kind
-	t, err := d.connection.Client.Template(ctx, d.id)
-	if err != nil {
-		return fault(d.was.Name, err)
-	}
-	k.versions.forget(d.connection.ControlPlane, d.id)
-	s, err := k.load(ctx, d.connection, t, d.record, shownIn(d.was), d.was)
-	if err != nil {
-		return fault(d.was.Name, err)
-	}
-	d.template, d.page = t, s.page
-	if now := k.fromCoder(s, d.was); !equality.Semantic.DeepEqual(now.Spec, d.was.Spec) || !sameSource(now, d.was) {
-		d.newer = k.Newer(d.connection.ControlPlane, d.id, now)
-	}
-	return nil
 }
 
 // editOf returns the policy fields that change. A field that is unset keeps its value in Coder.
@@ -221,20 +209,29 @@ func byName(variables []aggregationv1alpha1.TemplateVariable) map[string]aggrega
 	return out
 }
 
-// choose returns the intent after the release of a content has become the requested one: an existing
+// choose returns the intent after the release of the wanted content has become the requested one: an existing
 // release with the same content, or a new one.
-func (d *decision) choose(ctx context.Context, of content) (intent, error) {
+func (d *decision) choose(ctx context.Context) (intent, error) {
 	in := d.before
 	in.DeletedBy, in.Salt = d.intent.DeletedBy, d.intent.Salt
-	next := of.release(in.Salt, d.wanted.Spec.VersionMessage, d.page.active.ID)
+	next := d.content.release(in.Salt, d.wanted.Spec.VersionMessage, d.page.active.ID)
 	next.By = d.as
 	again := d.retryRequested() && in.Release.Content == next.Content
 	if d.reuse(&in, next) && !again {
 		return in, nil
 	}
-	var err error
-	if next.Name, err = d.name(ctx, next); err != nil {
-		return d.intent, err
+	if next.Name = d.wanted.Spec.VersionName; next.Name == "" {
+		next.Name = versionNameOf(next.Content)
+	} else {
+		// Coder accepts no name that an archived version has.
+		versions, err := d.connection.Client.AllTemplateVersions(ctx, d.id)
+		if err != nil {
+			return d.intent, fault(d.was.Name, err)
+		}
+		if slices.ContainsFunc(versions, func(v coderd.TemplateVersion) bool { return strings.EqualFold(v.Name, next.Name) }) {
+			return d.intent, invalid(d.wanted, field.Invalid(versionNamePath, next.Name,
+				"is the name of an existing version, which may be archived; set another name, or omit the field"))
+		}
 	}
 	in.replace(next, d.page.active.ID)
 	return in, nil
@@ -278,20 +275,4 @@ func (d *decision) reuse(in *intent, next *release) bool {
 		return true
 	}
 	return false
-}
-
-// name returns the name of a new version. Coder accepts no name that an archived version has.
-func (d *decision) name(ctx context.Context, next *release) (string, error) {
-	wanted := d.wanted.Spec.VersionName
-	if wanted == "" {
-		return versionNameOf(next.Content), nil
-	}
-	versions, err := d.connection.Client.AllTemplateVersions(ctx, d.id)
-	if err != nil {
-		return "", fault(d.was.Name, err)
-	}
-	if problem := nameTaken(versions, wanted); problem != nil {
-		return "", invalid(d.wanted, problem)
-	}
-	return wanted, nil
 }

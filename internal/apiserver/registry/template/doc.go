@@ -15,7 +15,7 @@
 //     from its content, or was free when it was requested. So if the response to a creation
 //     is lost, the version is found by its name and not created again. A content that
 //     equals the requested or the active one creates no version. A failed build is
-//     retried only with another spec.versionName (update.go).
+//     retried only with another spec.versionName (decide.go).
 //   - A version becomes active only if its build succeeded, if it is the newest requested
 //     one, and if nobody has made another version active meanwhile: that would be the
 //     newer decision.
@@ -53,7 +53,7 @@
 //   - A change of data that only the record holds makes no request to Coder, except that a mapped caller needs the
 //     permission to update the template.
 //   - decide (decide.go) is the only place that decides what an update means: difference, permission, plan. A dry
-//     run ends there, and apply (update.go) makes the change. A change that asks Coder is based on the template as it is
+//     run ends there, and apply (write.go) makes the change. A change that asks Coder is based on the template as it is
 //     there: if it differs from the object, the newer object is stored first.
 //   - The subresources parameters and log read from Coder each time, so they may
 //     be newer than the object.

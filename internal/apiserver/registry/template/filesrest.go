@@ -2,6 +2,7 @@ package template
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +15,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -45,16 +46,23 @@ func (r *filesREST) NewConnectOptions() (options runtime.Object, subpath bool, p
 // Connect implements rest.Connecter.
 func (r *filesREST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (_ http.Handler, err error) {
 	defer coderfault.Name(ctx, &err)
-	found, err := r.subject(ctx, name)
+	found, err := r.kind.Find(ctx, r.store, name)
 	if err != nil {
 		return nil, err
 	}
-	files := &filesRequest{filesREST: r, subject: found, responder: responder}
+	return r.serve(ctx, found, responder, ""), nil
+}
+
+// serve returns the handler of a request. GET returns the archive of version, or if that is "", of the one in the query.
+func (r *filesREST) serve(
+	ctx context.Context, found registry.Found[object], responder rest.Responder, version string,
+) http.Handler {
+	files := &filesRequest{filesREST: r, Found: found, responder: responder}
 	// The handler's request has another context than the Store's.
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var err error
 		if req.Method == http.MethodGet {
-			err = files.get(ctx, w, req, req.URL.Query().Get("version"))
+			err = files.get(ctx, w, req, cmp.Or(version, req.URL.Query().Get("version")))
 		} else {
 			err = files.put(ctx, w, req)
 		}
@@ -62,7 +70,7 @@ func (r *filesREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 		if err != nil {
 			responder.Error(err)
 		}
-	}), nil
+	})
 }
 
 // versionFilesREST implements codertemplateversions/files: the archive of the version's source, as codertemplates/files returns it.
@@ -85,24 +93,16 @@ func (r *versionFilesREST) Connect(ctx context.Context, name string, _ runtime.O
 	if err != nil {
 		return nil, err
 	}
-	found, err := r.subject(ctx, version.Status.Template)
+	found, err := r.kind.Find(ctx, r.store, version.Status.Template)
 	if err != nil {
 		return nil, err
 	}
-	files := &filesRequest{filesREST: r.filesREST, subject: found, responder: responder}
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		err := files.get(ctx, w, req, version.Status.ID)
-		coderfault.Name(ctx, &err)
-		if err != nil {
-			responder.Error(err)
-		}
-	}), nil
+	return r.serve(ctx, found, responder, version.Status.ID), nil
 }
 
-// filesRequest is one request.
 type filesRequest struct {
 	*filesREST
-	subject
+	registry.Found[object]
 	responder rest.Responder
 }
 
@@ -158,7 +158,6 @@ func (e *endOf) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fileOf returns the archive of a version, or the archive that spec.files shows.
 func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, error) {
 	if version == "" {
 		if source := r.Object.Status.Source; source != nil {
@@ -168,7 +167,7 @@ func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, e
 		}
 		version = r.Object.Status.ActiveVersionID
 	}
-	v, err := r.version(ctx, "version", version)
+	v, err := ownVersion(ctx, r.Found, version)
 	return v.FileID, err
 }
 
@@ -177,12 +176,19 @@ func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, e
 func (r *filesRequest) put(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	query := req.URL.Query()
 	options := &metav1.UpdateOptions{FieldManager: query.Get("fieldManager"), DryRun: query["dryRun"]}
-	basis := sameObject{uid: r.Object.UID, resourceVersion: query.Get("resourceVersion")}
-	if basis.resourceVersion != "" && basis.resourceVersion != r.Object.ResourceVersion {
-		return apierrors.NewConflict(resource, r.Object.Name, fmt.Errorf(
-			"the template has changed since resourceVersion %s; download its files again and repeat the change", basis.resourceVersion))
+	basis := sameObject{UID: &r.Object.UID}
+	if version := query.Get("resourceVersion"); version != "" {
+		if version != r.Object.ResourceVersion {
+			return apierrors.NewConflict(resource, r.Object.Name, fmt.Errorf(
+				"the template has changed since resourceVersion %s; download its files again and repeat the change", version))
+		}
+		basis.ResourceVersion = &version
 	}
-	as, err := r.kind.begin(ctx, r.Connection, r.ID, r.Object.Name, false)
+	s := subjectOf(r.Object.Name)
+	as, user, err := r.kind.Actors.Begin(ctx, r.Connection, s)
+	if err == nil && user != nil {
+		err = impersonation.May(as, r.Connection.Client, s, coderd.Permission{Resource: r.kind.InCoder, Action: "update", ID: r.ID})
+	}
 	if err != nil {
 		return err
 	}
@@ -244,7 +250,6 @@ func (r *filesRequest) receive(
 // meanwhile.
 const receiveWithin = 30 * time.Second
 
-// readArchive reads and unpacks the request body.
 func readArchive(w http.ResponseWriter, req *http.Request) (*coderd.Archive, error) {
 	// A ResponseWriter without this function has another timeout.
 	control := http.NewResponseController(w)
@@ -281,19 +286,10 @@ func (r *filesRequest) refused(err error) error {
 
 // sameObject is an update without changes. Only the strategy changes the object. Without a resourceVersion, the archive
 // replaces the newest source as a whole.
-type sameObject struct {
-	uid             types.UID
-	resourceVersion string
-}
+type sameObject metav1.Preconditions
 
 // Preconditions implements rest.UpdatedObjectInfo.
-func (o sameObject) Preconditions() *metav1.Preconditions {
-	required := &metav1.Preconditions{UID: &o.uid}
-	if o.resourceVersion != "" {
-		required.ResourceVersion = &o.resourceVersion
-	}
-	return required
-}
+func (o sameObject) Preconditions() *metav1.Preconditions { return (*metav1.Preconditions)(&o) }
 
 // UpdatedObject implements rest.UpdatedObjectInfo.
 func (o sameObject) UpdatedObject(_ context.Context, old runtime.Object) (runtime.Object, error) {
@@ -320,10 +316,6 @@ const (
 type unpacking struct {
 	running, waiting chan struct{}
 	wait             time.Duration
-}
-
-func newUnpacking() *unpacking {
-	return &unpacking{running: make(chan struct{}, maxUnpacking), waiting: make(chan struct{}, maxWaiting), wait: maxWait}
 }
 
 // begin waits until an archive may be read into memory. The error is an API status: 429 if there

@@ -366,7 +366,7 @@ func (f *fixture) picture() string {
 	}
 	lines = append(lines, fmt.Sprintf("versions=%d tests=%d", f.coder.VersionCount(), len(f.tests.objects)))
 	for _, record := range f.records.List(controlPlane) {
-		in, err := intentOf(record)
+		in, err := registry.ReadIntent[intent](record)
 		lines = append(lines, fmt.Sprintf("record of %s pending=%t settled=%t error=%v", record.Name, record.Pending(), in.Release == nil || in.Release.Settled, err))
 	}
 	slices.Sort(lines[len(lines)-len(f.records.List(controlPlane)):])

@@ -5,8 +5,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
 // intent is the intent in the record of a template: the part of the spec that Coder cannot store,
@@ -87,9 +85,6 @@ func (r *release) asCandidate() *release {
 	return &candidate
 }
 
-// intentOf reads the intent of a record.
-func intentOf(record *metadata.Record) (intent, error) { return registry.ReadIntent[intent](record) }
-
 // keepSpec copies the fields of a spec that Coder cannot store.
 func (in *intent) keepSpec(spec aggregationv1alpha1.CoderTemplateSpec) {
 	kept := spec.DeepCopy()
@@ -97,14 +92,6 @@ func (in *intent) keepSpec(spec aggregationv1alpha1.CoderTemplateSpec) {
 	in.VersionName, in.VersionMessage = kept.VersionName, kept.VersionMessage
 	in.FailedVersionsHistoryLimit = kept.FailedVersionsHistoryLimit
 	in.Variables, in.ProvisionerTags = kept.Variables, kept.ProvisionerTags
-}
-
-// showIn writes these fields to a spec.
-func (in *intent) showIn(spec *aggregationv1alpha1.CoderTemplateSpec) {
-	spec.Activation, spec.Tests = in.Activation, in.Tests
-	spec.VersionName, spec.VersionMessage = in.VersionName, in.VersionMessage
-	spec.FailedVersionsHistoryLimit = in.FailedVersionsHistoryLimit
-	spec.Variables, spec.ProvisionerTags = in.Variables, in.ProvisionerTags
 }
 
 // replace makes r the requested release. The previous release is kept while it is active, so that

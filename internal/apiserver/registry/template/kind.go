@@ -21,7 +21,6 @@ import (
 // Plural is the name of the resource.
 const Plural = "codertemplates"
 
-// object is the type of the objects.
 type object = *aggregationv1alpha1.CoderTemplate
 
 var info = registry.ResourceInfo[object]{
@@ -116,7 +115,8 @@ func New(config Config) *Kind {
 	return &Kind{
 		Base: registry.NewBase(&info, config.Config), secrets: config.Secrets, tests: config.Tests, authorizer: config.Authorizer,
 		versions:    newVersionCache(config.Clock),
-		secretsRead: lru.New(maxTemplates), unpacking: newUnpacking(), causes: registry.NewCauses(config.Clock),
+		secretsRead: lru.New(maxTemplates), causes: registry.NewCauses(config.Clock),
+		unpacking: &unpacking{running: make(chan struct{}, maxUnpacking), waiting: make(chan struct{}, maxWaiting), wait: maxWait},
 	}
 }
 
@@ -136,7 +136,6 @@ func AddToScheme(s *runtime.Scheme) error {
 	)
 }
 
-// row returns the cells of kubectl get.
 func row(tmpl object, ages registry.Ages) []any {
 	status := tmpl.Status
 	state, reason := "Unknown", ""

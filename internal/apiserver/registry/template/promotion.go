@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -53,20 +54,23 @@ func (r *promoteREST) Create(
 	if err != nil {
 		return nil, err
 	}
-	p := promotion{*asked}
+	p := *asked
 	if asked.VersionName != "" {
 		if p.VersionID, err = r.versionNamed(ctx, name, asked); err != nil {
 			return nil, err
 		}
 	}
-	out, _, err := r.store.Update(ctx, name, p, nil, nil, false, &metav1.UpdateOptions{DryRun: options.DryRun, FieldManager: options.FieldManager})
+	// The function is called again if the template has changed in Coder.
+	update := rest.DefaultUpdatedObjectInfo(&aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{UID: asked.UID}},
+		func(_ context.Context, _, old runtime.Object) (runtime.Object, error) { return promoted(old, p) })
+	out, _, err := r.store.Update(ctx, name, update, nil, nil, false, &metav1.UpdateOptions{DryRun: options.DryRun, FieldManager: options.FieldManager})
 	return out, err
 }
 
 // versionNamed returns the ID of the version with the requested name. It must have the requested ID, if any. Coder has names
 // that differ only in case, so the case must be the same: otherwise the author of another version could have it promoted.
 func (r *promoteREST) versionNamed(ctx context.Context, name string, asked *aggregationv1alpha1.CoderTemplatePromotion) (string, error) {
-	found, err := r.subject(ctx, name)
+	found, err := r.kind.Find(ctx, r.store, name)
 	if err != nil {
 		return "", err
 	}
@@ -87,23 +91,8 @@ func (r *promoteREST) versionNamed(ctx context.Context, name string, asked *aggr
 	return id, nil
 }
 
-// promotion is the update that sets spec.versionID.
-type promotion struct {
-	aggregationv1alpha1.CoderTemplatePromotion
-}
-
-var _ rest.UpdatedObjectInfo = promotion{}
-
-// Preconditions implements rest.UpdatedObjectInfo.
-func (p promotion) Preconditions() *metav1.Preconditions {
-	if p.UID == "" {
-		return nil
-	}
-	return &metav1.Preconditions{UID: &p.UID}
-}
-
-// UpdatedObject implements rest.UpdatedObjectInfo. It is called again if the template has changed in Coder.
-func (p promotion) UpdatedObject(_ context.Context, old runtime.Object) (runtime.Object, error) {
+// promoted returns a template with the spec.versionID of a promotion.
+func promoted(old runtime.Object, p aggregationv1alpha1.CoderTemplatePromotion) (runtime.Object, error) {
 	tmpl, err := info.Cast(old.DeepCopyObject())
 	if err != nil {
 		return nil, err
@@ -139,9 +128,20 @@ func makesCandidates(activation string) bool {
 // With Manual, spec.files describes the same version as before, which is now the candidate unless it is
 // the one that becomes active.
 func (d *decision) planActive(ctx context.Context) error {
-	version, err := promotable(ctx, d.connection, d.id, d.wanted)
-	if err != nil {
+	version, err := readVersion(ctx, d.connection, d.wanted)
+	problem := ""
+	switch {
+	case err != nil:
 		return err
+	case version.TemplateID == nil || *version.TemplateID != d.id:
+		problem = "is not a version of this template"
+	case version.Status != buildSucceeded:
+		problem = fmt.Sprintf("cannot become active, because its build is %s and not %s", version.Status, buildSucceeded)
+	case version.Archived:
+		problem = "cannot become active, because it is archived; unarchive it in Coder first"
+	}
+	if problem != "" {
+		return invalid(d.wanted, field.Invalid(versionPath, d.wanted.Spec.VersionID, problem))
 	}
 	was := d.page.active
 	d.active, d.page.active = version.ID, version
@@ -168,22 +168,35 @@ func (d *decision) planActive(ctx context.Context) error {
 // change of the active version, of spec.activation itself, and of the tests that promote.
 func (k *Kind) mayPromote(ctx context.Context, was, wanted object) error {
 	sameTests := !afterTest(was) || equality.Semantic.DeepEqual(was.Spec.Tests, wanted.Spec.Tests)
-	if k.authorizer == nil || !manual(was) || was.Spec.Activation == wanted.Spec.Activation && wanted.Spec.VersionID == was.Spec.VersionID && sameTests {
+	if !manual(was) || was.Spec.Activation == wanted.Spec.Activation && wanted.Spec.VersionID == was.Spec.VersionID && sameTests {
+		return nil
+	}
+	change := "spec.activation is " + was.Spec.Activation + ", so a change of spec.versionID, spec.activation or spec.tests"
+	return k.mayCreate(ctx, was, change, authorizer.AttributesRecord{
+		APIGroup: aggregationv1alpha1.GroupVersion.Group, APIVersion: aggregationv1alpha1.GroupVersion.Version,
+		Resource: Plural, Subresource: promoteSubresource, Name: was.Name,
+	})
+}
+
+// mayCreate checks whether the caller has the verb create on the resource that a change of a template needs.
+func (k *Kind) mayCreate(ctx context.Context, tmpl object, change string, needed authorizer.AttributesRecord) error {
+	if k.authorizer == nil {
 		return nil
 	}
 	caller, ok := request.UserFrom(ctx)
 	if !ok {
-		return apierrors.NewInternalError(errors.New("bug: a promotion by nobody"))
+		return apierrors.NewInternalError(errors.New("bug: a change by nobody"))
 	}
-	allowed, err := impersonation.Allowed(ctx, k.authorizer, authorizer.AttributesRecord{
-		User: caller, Verb: "create", Namespace: was.Namespace, ResourceRequest: true,
-		APIGroup: aggregationv1alpha1.GroupVersion.Group, APIVersion: aggregationv1alpha1.GroupVersion.Version,
-		Resource: Plural, Subresource: promoteSubresource, Name: was.Name,
-	})
+	needed.User, needed.Verb, needed.Namespace, needed.ResourceRequest = caller, "create", tmpl.Namespace, true
+	allowed, err := impersonation.Allowed(ctx, k.authorizer, needed)
 	if err != nil || allowed {
 		return err
 	}
-	return apierrors.NewForbidden(resource, was.Name, fmt.Errorf(
-		"spec.activation is %s, so a change of spec.versionID, spec.activation or spec.tests needs the verb create on %s/%s of group %s in namespace %q, which %q lacks",
-		was.Spec.Activation, Plural, promoteSubresource, aggregationv1alpha1.GroupVersion.Group, was.Namespace, caller.GetName()))
+	on := needed.Resource
+	if needed.Subresource != "" {
+		on += "/" + needed.Subresource
+	}
+	return apierrors.NewForbidden(resource, tmpl.Name, fmt.Errorf(
+		"%s needs the verb create on %s of group %s in namespace %q, which %q lacks",
+		change, on, needed.APIGroup, tmpl.Namespace, caller.GetName()))
 }

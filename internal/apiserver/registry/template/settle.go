@@ -12,6 +12,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -24,12 +25,23 @@ const defaultFailedVersions = 3
 func (k *Kind) Settle(
 	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record,
 ) (again bool, err error) {
-	in, err := intentOf(record)
+	in, err := registry.ReadIntent[intent](record)
 	if err != nil {
 		return false, err
 	}
 	if record.DeletionDue() {
-		return k.settleDeletion(ctx, connection, item, record)
+		ctx, err = k.Actors.Later(ctx, connection, in.DeletedBy, subjectOf(record.Name))
+		if err == nil {
+			err = connection.Client.DeleteTemplate(ctx, item.ID)
+		}
+		if coderd.IsNotFound(err) && coderd.ActedAs(err) == "" {
+			err = connection.Client.Absent(ctx, k.InCoder, err)
+		}
+		if err != nil {
+			return true, err
+		}
+		k.versions.forget(connection.ControlPlane, item.ID)
+		return true, k.Records.Delete(ctx, record)
 	}
 	p, _, err := k.versions.read(ctx, connection, item, in.Release, false)
 	if err != nil {
@@ -45,28 +57,11 @@ func (k *Kind) Settle(
 			return true, nil
 		}
 	}
-	return work.busy(), nil
+	r := work.intent.Release
+	waits := r.open(work.page.active.ID) && r.VersionID == uuid.Nil && r.Refused == ""
+	return waits || work.testing || building(work.page.active) || slices.ContainsFunc(work.page.versions, building), nil
 }
 
-// settleDeletion deletes a template whose deletion is recorded and which has no finalizers.
-func (k *Kind) settleDeletion(
-	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record,
-) (again bool, err error) {
-	ctx, err = k.asDeleter(ctx, connection, record)
-	if err == nil {
-		err = connection.Client.DeleteTemplate(ctx, item.ID)
-	}
-	if coderd.IsNotFound(err) && coderd.ActedAs(err) == "" {
-		err = connection.Client.Absent(ctx, k.InCoder, err)
-	}
-	if err != nil {
-		return true, err
-	}
-	k.versions.forget(connection.ControlPlane, item.ID)
-	return true, k.Records.Delete(ctx, record)
-}
-
-// settling is one reconciliation of a template.
 type settling struct {
 	kind       *Kind
 	connection connections.Connection
@@ -80,16 +75,6 @@ type settling struct {
 	testing bool
 }
 
-// busy reports whether a build, a submission or a test is in progress.
-func (w *settling) busy() bool {
-	r := w.intent.Release
-	if r.open(w.page.active.ID) && r.VersionID == uuid.Nil && r.Refused == "" {
-		return true
-	}
-	return w.testing || building(w.page.active) || slices.ContainsFunc(w.page.versions, building)
-}
-
-// save stores the intent in the record.
 func (w *settling) save(ctx context.Context) error {
 	saved, err := w.kind.Save(ctx, w.record, nil, w.intent)
 	if err != nil {
@@ -157,15 +142,21 @@ func (w *settling) promote(ctx context.Context) error {
 			return nil
 		}
 		version, err := w.versionOf(ctx, r)
-		if err != nil && !coderd.IsNotFound(err) {
+		switch {
+		case coderd.IsNotFound(err):
+		case err != nil:
 			return err
-		}
-		if err == nil {
-			if version.Status != buildSucceeded {
-				return nil
-			}
-			if newer, err := w.outdated(ctx); newer || err != nil {
+		case version.Status != buildSucceeded:
+			return nil
+		default:
+			now, err := w.connection.Client.Template(ctx, w.template.ID)
+			if err != nil {
 				return err
+			}
+			if now.ActiveVersionID != w.page.active.ID {
+				// This is a newer decision. The template is read again.
+				w.changed = true
+				return nil
 			}
 			if err := w.activate(ctx, &next); err != nil {
 				return err
@@ -192,17 +183,6 @@ func (w *settling) activate(ctx context.Context, r *release) error {
 	}
 	w.logRelease(ctx, "Finished a template version", *r)
 	return nil
-}
-
-// outdated reports whether another version became active since the template was read, which is a newer decision. Then the
-// template is read again.
-func (w *settling) outdated(ctx context.Context) (bool, error) {
-	now, err := w.connection.Client.Template(ctx, w.template.ID)
-	if err != nil || now.ActiveVersionID == w.page.active.ID {
-		return false, err
-	}
-	w.changed = true
-	return true, nil
 }
 
 func (w *settling) versionOf(ctx context.Context, r *release) (coderd.TemplateVersion, error) {
@@ -255,26 +235,20 @@ func superfluous(p page, in intent) []coderd.TemplateVersion {
 // rotationInterval is the interval at which the Secrets of a template are read.
 const rotationInterval = time.Minute
 
-// secretsDue reports whether the Secrets of a template are to be read now, and records that they are.
-func (k *Kind) secretsDue(key pageKey) bool {
-	now := k.Clock.Now()
-	if last, ok := k.secretsRead.Get(key); ok && now.Sub(last.(time.Time)) < rotationInterval {
-		return false
-	}
-	k.secretsRead.Add(key, now)
-	return true
-}
-
 // rotate requests a new version of the same files if a Secret has changed. A Secret that was
 // deleted changes nothing: the active version was built with its last content.
 func (w *settling) rotate(ctx context.Context) error {
 	r := w.intent.Release
-	if r == nil || r.Content == "" || !usesSecrets(w.intent.Variables) || r.VersionID != w.page.active.ID && !r.open(w.page.active.ID) {
+	usesSecret := func(v aggregationv1alpha1.TemplateVariable) bool { return secretOf(v) != nil }
+	if r == nil || r.Content == "" || !slices.ContainsFunc(w.intent.Variables, usesSecret) ||
+		r.VersionID != w.page.active.ID && !r.open(w.page.active.ID) || r.VersionID == uuid.Nil && r.Refused == "" {
 		return nil
 	}
-	if r.VersionID == uuid.Nil && r.Refused == "" || !w.kind.secretsDue(pageKey{w.connection.ControlPlane, w.template.ID}) {
+	key, now := pageKey{w.connection.ControlPlane, w.template.ID}, w.kind.Clock.Now()
+	if last, ok := w.kind.secretsRead.Get(key); ok && now.Sub(last.(time.Time)) < rotationInterval {
 		return nil
 	}
+	w.kind.secretsRead.Add(key, now)
 	variables, err := w.kind.resolve(ctx, w.connection.ControlPlane.Namespace, w.intent.Variables, r.Inherited)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Could not read the variables of a template; retrying later", "template", w.template.Name, "reason", err.Error())

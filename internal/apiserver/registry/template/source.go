@@ -2,13 +2,22 @@ package template
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -34,7 +43,6 @@ type source struct {
 	reason, problem string
 }
 
-// sourceOf returns the source of an archive.
 func sourceOf(file uuid.UUID, archive *coderd.Archive) source {
 	summary := archive.Summary()
 	s := source{file: file, fileCount: summary.Files, size: summary.Bytes, hash: archive.SHA256}
@@ -103,17 +111,29 @@ func isTemporary(err error) bool {
 
 // planContent determines the wanted content. Its file is zero if the archive must be uploaded.
 func (d *decision) planContent(ctx context.Context) (err error) {
-	d.content.tags = tagsOf(d.wanted.Spec, d.was.Spec, d.page.active)
+	was, wanted, active := d.was.Spec, d.wanted.Spec, d.page.active
+	// If the spec never had tags, those of the active version are kept, as Coder's own CLI does.
+	d.content.tags = givenTags(active.ProvisionerTags)
+	if len(wanted.ProvisionerTags) > 0 || len(was.ProvisionerTags) > 0 {
+		d.content.tags = givenTags(wanted.ProvisionerTags)
+	}
 	if d.content.file, d.shown, err = d.knownFile(ctx); err != nil {
 		return err
 	}
-	values, err := d.connection.Client.VersionVariables(ctx, d.page.active.ID)
+	values, err := d.connection.Client.VersionVariables(ctx, active.ID)
 	if err != nil && isTemporary(err) {
 		// Any other error means that the build of the active version has not finished.
 		return fault(d.was.Name, err)
 	}
-	d.content.inherited = inheritedFrom(values, d.wanted.Spec, d.was.Spec)
-	if d.content.variables, err = d.kind.resolve(ctx, d.was.Namespace, d.wanted.Spec.Variables, d.content.inherited); err != nil {
+	// Values of sensitive variables cannot be read, so they are not inherited.
+	for _, v := range values {
+		named := func(given aggregationv1alpha1.TemplateVariable) bool { return given.Name == v.Name }
+		inSpec := slices.ContainsFunc(wanted.Variables, named) || slices.ContainsFunc(was.Variables, named)
+		if !v.Sensitive && v.Value != v.Default && !inSpec {
+			d.content.inherited = append(d.content.inherited, plainVariable{v.Name, v.Value})
+		}
+	}
+	if d.content.variables, err = d.kind.resolve(ctx, d.was.Namespace, wanted.Variables, d.content.inherited); err != nil {
 		return fault(d.was.Name, err)
 	}
 	if d.intent.Salt == "" {
@@ -145,7 +165,7 @@ func (d *decision) upload(ctx context.Context) error {
 	if d.content.file, d.source, err = upload(ctx, d.connection, d.wanted, base); err != nil {
 		return err
 	}
-	if d.intent, err = d.choose(ctx, d.content); err == nil {
+	if d.intent, err = d.choose(ctx); err == nil {
 		d.keepSpec()
 	}
 	return err
@@ -160,29 +180,22 @@ func (d *decision) knownFile(ctx context.Context) (file, shown uuid.UUID, err er
 		}
 		return file, uuid.Nil, err
 	}
-	shown, err = d.shownFile(ctx)
-	if err != nil || maps.Equal(d.wanted.Spec.Files, d.was.Spec.Files) {
-		return shown, shown, err
+	source := d.was.Status.Source
+	if source != nil {
+		shown, err = uuid.Parse(source.FileID)
 	}
-	file, err = d.equalFile(ctx, shown)
-	return file, shown, err
-}
-
-// shownFile returns the archive whose text spec.files shows.
-func (d *decision) shownFile(ctx context.Context) (uuid.UUID, error) {
-	if d.was.Status.Source != nil {
-		if id, err := uuid.Parse(d.was.Status.Source.FileID); err == nil {
-			return id, nil
+	if source == nil || err != nil {
+		version, err := shownOf(ctx, d.connection.Client, d.page, d.before.Release)
+		if err != nil {
+			return uuid.Nil, uuid.Nil, fault(d.was.Name, err)
 		}
+		shown = version.FileID
 	}
-	shown, err := shownOf(ctx, d.connection.Client, d.page, d.before.Release)
-	return shown.FileID, fault(d.was.Name, err)
-}
-
-// equalFile returns the archive of the active version if the wanted files equal it, or uuid.Nil.
-// They are equal if a user reverts a change whose version is being built or has failed. With Manual,
-// it may also be that of the version that was requested last.
-func (d *decision) equalFile(ctx context.Context, shown uuid.UUID) (uuid.UUID, error) {
+	if maps.Equal(d.wanted.Spec.Files, d.was.Spec.Files) {
+		return shown, shown, nil
+	}
+	// The wanted files equal those of the active version if a user reverts a change whose version is being built or has
+	// failed. With Manual, they may also be those of the version that was requested last.
 	known := []uuid.UUID{d.page.active.FileID}
 	if r := d.before.Release; r != nil && manual(d.wanted) && r.FileID != known[0] {
 		known = append(known, r.FileID)
@@ -193,14 +206,14 @@ func (d *decision) equalFile(ctx context.Context, shown uuid.UUID) (uuid.UUID, e
 		}
 		s, err := readSource(ctx, d.connection, file, nil, false)
 		if err != nil {
-			return uuid.Nil, fault(d.was.Name, err)
+			return uuid.Nil, shown, fault(d.was.Name, err)
 		}
 		if s.inline && maps.Equal(s.files, d.wanted.Spec.Files) {
 			d.source = &s
-			return file, nil
+			return file, shown, nil
 		}
 	}
-	return uuid.Nil, nil
+	return uuid.Nil, shown, nil
 }
 
 // base returns the archive whose binary files are kept. It returns nil if there is nothing to keep:
@@ -255,4 +268,148 @@ func (k *Kind) objectWith(
 		return nil, err
 	}
 	return k.fromCoder(s, old), nil
+}
+
+// content holds the inputs of a version.
+type content struct {
+	file      uuid.UUID
+	variables []coderd.Variable
+	inherited []plainVariable
+	tags      map[string]string
+}
+
+func newSalt() (string, error) {
+	salt := make([]byte, 24)
+	if _, err := rand.Read(salt); err != nil {
+		return "", err
+	}
+	return base64.RawStdEncoding.EncodeToString(salt), nil
+}
+
+// hash returns a hash that identifies a content. It cannot be computed without the salt.
+func (c content) hash(salt string) string {
+	variables := slices.Clone(c.variables)
+	slices.SortFunc(variables, func(a, b coderd.Variable) int { return strings.Compare(a.Name, b.Name) })
+	// Marshaling these types cannot fail.
+	data, _ := json.Marshal(struct {
+		File      uuid.UUID
+		Variables []coderd.Variable
+		Tags      map[string]string
+	}{c.file, variables, c.tags})
+	mac := hmac.New(sha256.New, []byte(salt))
+	mac.Write(data)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// versionNameOf returns the name of a version for which the user set none. Equal contents have
+// equal names, so an existing version is found and not built twice.
+func versionNameOf(hash string) string { return "k8s-" + hash[:12] }
+
+// givenTags removes the tags that Coder adds to every job.
+func givenTags(tags map[string]string) map[string]string {
+	out := maps.Clone(tags)
+	if out["scope"] == "organization" {
+		delete(out, "scope")
+	}
+	if out["owner"] == "" {
+		delete(out, "owner")
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// resolve returns the values of all variables for a build. If a Secret or its key is missing, the
+// user must fix it, so the error is a *field.Error.
+func (k *Kind) resolve(
+	ctx context.Context, namespace string, variables []aggregationv1alpha1.TemplateVariable, inherited []plainVariable,
+) ([]coderd.Variable, error) {
+	var out []coderd.Variable
+	for _, v := range inherited {
+		out = append(out, coderd.Variable{Name: v.Name, Value: v.Value})
+	}
+	for i, v := range variables {
+		value := v.Value
+		if ref := secretOf(v); ref != nil {
+			path := variablesPath.Index(i).Child("valueFrom", "secretKeyRef")
+			if k.secrets.Read == nil {
+				return nil, field.Forbidden(path, "this server cannot read Secrets")
+			}
+			var err error
+			value, err = k.secrets.Read(ctx, namespace, ref.Name, ref.Key)
+			switch {
+			case apierrors.IsNotFound(err):
+				return nil, field.NotFound(path, "key "+ref.Key+" of Secret "+ref.Name)
+			case apierrors.IsForbidden(err):
+				return nil, field.Forbidden(path, "the operator may not read Secret "+ref.Name)
+			case err != nil:
+				return nil, err
+			}
+		}
+		out = append(out, coderd.Variable{Name: v.Name, Value: value})
+	}
+	return out, nil
+}
+
+func secretOf(v aggregationv1alpha1.TemplateVariable) *aggregationv1alpha1.SecretKeySelector {
+	if v.ValueFrom == nil {
+		return nil
+	}
+	return v.ValueFrom.SecretKeyRef
+}
+
+// submit creates a version unless it exists already. The name identifies it: it is derived from the
+// content, or was free when it was requested.
+func submit(
+	ctx context.Context, client *coderd.Client, t coderd.Template, r *release, variables []coderd.Variable,
+) (coderd.TemplateVersion, error) {
+	v, found, err := findVersion(ctx, client, t.ID, r)
+	if err != nil || found {
+		return v, err
+	}
+	created, err := client.CreateTemplateVersion(ctx, t.OrganizationID, newVersion(&t.ID, r, variables))
+	if !coderd.IsConflict(err) {
+		return created, err
+	}
+	// An earlier request whose response was lost may have created it.
+	if v, found, err := findVersion(ctx, client, t.ID, r); err != nil || found {
+		return v, err
+	}
+	return coderd.TemplateVersion{}, &coderd.Error{
+		Op: fmt.Sprintf("creating template version %q", r.Name), StatusCode: 422,
+		Message: "an archived version has this name; set another in spec.versionName, or unarchive it",
+		Fields:  []coderd.FieldError{{Field: "name", Detail: "an archived version has this name"}},
+	}
+}
+
+// findVersion returns the version of a release by its name and files.
+func findVersion(ctx context.Context, client *coderd.Client, template uuid.UUID, r *release) (coderd.TemplateVersion, bool, error) {
+	versions, err := client.TemplateVersions(ctx, template)
+	if err != nil {
+		return coderd.TemplateVersion{}, false, err
+	}
+	i := slices.IndexFunc(versions, func(v coderd.TemplateVersion) bool {
+		return v.FileID == r.FileID && strings.EqualFold(v.Name, r.Name)
+	})
+	if i < 0 {
+		return coderd.TemplateVersion{}, false, nil
+	}
+	return versions[i], true, nil
+}
+
+func newVersion(template *uuid.UUID, r *release, variables []coderd.Variable) coderd.NewTemplateVersion {
+	return coderd.NewTemplateVersion{
+		TemplateID: template, FileID: r.FileID, Name: r.Name, Message: r.Message, Tags: r.Tags, Variables: variables,
+	}
+}
+
+// refusal reports whether Coder refused the request permanently, so that a retry is useless.
+func refusal(err error) bool {
+	return refusesUser(err) || coderd.IsInvalid(err) || coderd.IsConflict(err) || coderd.IsForbidden(err) || coderd.IsNotFound(err)
+}
+
+// refusesUser reports whether the request was refused because of the Coder user who made it.
+func refusesUser(err error) bool {
+	return apierrors.IsForbidden(err) || coderd.ActedAs(err) != "" && (coderd.IsForbidden(err) || coderd.IsUnauthorized(err) || coderd.IsNotFound(err))
 }

@@ -30,7 +30,6 @@ const (
 	busyAge = time.Second
 )
 
-// page holds the versions of one template.
 type page struct {
 	versions []coderd.TemplateVersion
 	// archived are the archived versions, if all is true.
@@ -43,7 +42,6 @@ type page struct {
 	readAt time.Time
 }
 
-// latest returns the newest version, active or not.
 func (p page) latest() coderd.TemplateVersion {
 	if len(p.versions) == 0 {
 		return p.active
@@ -60,7 +58,6 @@ func (p page) size() int64 {
 	return size
 }
 
-// find returns the version with an ID.
 func (p page) find(id uuid.UUID) (coderd.TemplateVersion, bool) {
 	i := slices.IndexFunc(p.versions, func(v coderd.TemplateVersion) bool { return v.ID == id })
 	if i >= 0 {
@@ -115,7 +112,9 @@ func (b *versionCache) read(
 	ctx context.Context, connection connections.Connection, t coderd.Template, requested *release, all bool,
 ) (p page, fresh bool, err error) {
 	key := pageKey{connection.ControlPlane, t.ID}
-	if p, ok := b.known(key, t); ok && p.has(requested) && (p.all || !all) {
+	cached, _ := b.pages.Get(key)
+	if p, ok := cached.(page); ok && p.of.UpdatedAt.Equal(t.UpdatedAt) && p.of.ActiveVersionID == t.ActiveVersionID &&
+		b.clock.Since(p.readAt) < b.maxAge(p) && p.has(requested) && (p.all || !all) {
 		return p, false, nil
 	}
 	p = page{of: t, readAt: b.clock.Now()}
@@ -138,7 +137,10 @@ func (b *versionCache) read(
 			return p, true, err
 		}
 	}
-	if p.active, err = activeOf(ctx, connection.Client, t, p.versions); err != nil {
+	if i := slices.IndexFunc(p.versions, func(v coderd.TemplateVersion) bool { return v.ID == t.ActiveVersionID }); i >= 0 {
+		p.active = p.versions[i]
+	} else if p.active, err = connection.Client.TemplateVersion(ctx, t.ActiveVersionID); err != nil {
+		// An archived version is not in the list.
 		return p, true, err
 	}
 	b.keep(key, p)
@@ -154,24 +156,6 @@ func (b *versionCache) keep(key pageKey, p page) {
 	for b.bytes += p.size(); b.bytes > maxCachedBytes; {
 		b.pages.RemoveOldest()
 	}
-}
-
-// activeOf returns the active version. An archived version is not in versions.
-func activeOf(ctx context.Context, client *coderd.Client, t coderd.Template, versions []coderd.TemplateVersion) (coderd.TemplateVersion, error) {
-	i := slices.IndexFunc(versions, func(v coderd.TemplateVersion) bool { return v.ID == t.ActiveVersionID })
-	if i >= 0 {
-		return versions[i], nil
-	}
-	return client.TemplateVersion(ctx, t.ActiveVersionID)
-}
-
-func (b *versionCache) known(key pageKey, t coderd.Template) (page, bool) {
-	cached, _ := b.pages.Get(key)
-	p, ok := cached.(page)
-	if !ok || !p.of.UpdatedAt.Equal(t.UpdatedAt) || p.of.ActiveVersionID != t.ActiveVersionID {
-		return p, false
-	}
-	return p, b.clock.Since(p.readAt) < b.maxAge(p)
 }
 
 func (b *versionCache) maxAge(p page) time.Duration {

@@ -240,9 +240,17 @@ func (s *versionStorage) Watch(ctx context.Context, key string, options storage.
 		return nil, err
 	}
 	if !initial {
-		if err := s.learn(ctx, key, resourceVersion, w); err != nil {
+		// Read the states of the templates at the resourceVersion.
+		templates := &aggregationv1alpha1.CoderTemplateList{}
+		if err := s.Interface.GetList(ctx, s.templatesKey(key), storage.ListOptions{
+			Recursive: true, Predicate: everything(), ResourceVersion: resourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		}, templates); err != nil {
 			w.templates.Stop()
 			return nil, err
+		}
+		for i := range templates.Items {
+			tmpl := &templates.Items[i]
+			w.known[tmpl.Namespace+"/"+tmpl.Name] = withVersionsOnly(tmpl)
 		}
 	}
 	go w.run(ctx)
@@ -259,21 +267,6 @@ func ofTemplate(ctx context.Context) context.Context {
 	of := *asked
 	of.Name, _ = splitVersionName(asked.Name)
 	return request.WithRequestInfo(ctx, &of)
-}
-
-// learn reads the states of the templates at a resourceVersion.
-func (s *versionStorage) learn(ctx context.Context, key, resourceVersion string, w *versionWatch) error {
-	templates := &aggregationv1alpha1.CoderTemplateList{}
-	if err := s.Interface.GetList(ctx, s.templatesKey(key), storage.ListOptions{
-		Recursive: true, Predicate: everything(), ResourceVersion: resourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
-	}, templates); err != nil {
-		return err
-	}
-	for i := range templates.Items {
-		tmpl := &templates.Items[i]
-		w.known[tmpl.Namespace+"/"+tmpl.Name] = withVersionsOnly(tmpl)
-	}
-	return nil
 }
 
 // versionWatch converts the events of templates to events of their versions.
@@ -348,7 +341,10 @@ func (w *versionWatch) convert(event watch.Event) ([]watch.Event, error) {
 	key := tmpl.Namespace + "/" + tmpl.Name
 	var before, now []aggregationv1alpha1.CoderTemplateVersion
 	if known := w.known[key]; known != nil {
-		if event.Type == watch.Modified && sameVersions(known, tmpl) {
+		// States of a template with the same versions share them, so the versions need not be compared.
+		was, is := known.Status, tmpl.Status
+		if event.Type == watch.Modified && known.UID == tmpl.UID && was.Versions == is.Versions && was.ActiveVersionID == is.ActiveVersionID &&
+			maps.Equal(known.Labels, tmpl.Labels) {
 			return nil, nil
 		}
 		before = objectsOf(known, "")
@@ -383,12 +379,6 @@ func withVersionsOnly(tmpl object) object {
 		ObjectMeta: metav1.ObjectMeta{Namespace: tmpl.Namespace, Name: tmpl.Name, UID: tmpl.UID, Labels: tmpl.Labels},
 		Status:     aggregationv1alpha1.CoderTemplateStatus{ActiveVersionID: tmpl.Status.ActiveVersionID, Versions: tmpl.Status.Versions},
 	}
-}
-
-// sameVersions reports whether objectsOf returns the same for both, without comparing the versions: states of a template with the same
-// versions share them.
-func sameVersions(a, b object) bool {
-	return a.UID == b.UID && a.Status.Versions == b.Status.Versions && a.Status.ActiveVersionID == b.Status.ActiveVersionID && maps.Equal(a.Labels, b.Labels)
 }
 
 // versionChange is the change of a version. One of its states may be nil.

@@ -14,7 +14,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
 // Write implements records.Writer.
@@ -34,10 +33,7 @@ func (k *Kind) Write(ctx context.Context, key string, current, wanted records.Ob
 
 // CheckCreate implements registry.Checker.
 func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
-	tmpl, err := k.Cast(obj)
-	if err != nil {
-		return err
-	}
+	tmpl := obj.(object)
 	ctx, _, p, err := k.beginCreate(ctx, tmpl)
 	if err != nil {
 		return err
@@ -70,26 +66,25 @@ func sameSource(was, tmpl object) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.FileID == b.FileID
 }
 
-// observe marks the generation as observed if the one before was, because it contains nothing that
-// must be sent to Coder. The start of a deletion increments the generation too.
-func (k *Kind) observe(was, tmpl object) {
-	if was.Status.ObservedGeneration == was.Generation {
-		tmpl.Status.ObservedGeneration = tmpl.Generation
-		k.Observe(tmpl)
-	}
-}
-
 // remove deletes a template in Coder.
 func (k *Kind) remove(ctx context.Context, was object) error {
 	connection, id, err := k.Locate(ctx, was)
 	if err != nil {
 		return err
 	}
+	s := subjectOf(was.Name)
 	if was.DeletionTimestamp == nil || records.IsDeletion(ctx) {
-		ctx, err = k.begin(ctx, connection, id, was.Name, true)
+		var as *impersonation.As
+		s.Deletes = true
+		if ctx, as, err = k.Actors.Begin(ctx, connection, s); err == nil && as != nil {
+			err = k.MayDelete(ctx, connection, s, id)
+		}
 	} else {
 		// Another user may have removed the last finalizer.
-		ctx, err = k.asDeleter(ctx, connection, k.RecordOf(was))
+		var in intent
+		if in, err = registry.ReadIntent[intent](k.RecordOf(was)); err == nil {
+			ctx, err = k.Actors.Later(ctx, connection, in.DeletedBy, s)
+		}
 	}
 	if err != nil {
 		return err
@@ -114,28 +109,109 @@ func (k *Kind) remove(ctx context.Context, was object) error {
 	return nil
 }
 
-// begin returns a context in which requests are made as the caller, to upload an archive or to delete a template. It
-// checks the permission in Coder first.
-func (k *Kind) begin(
-	ctx context.Context, connection connections.Connection, id uuid.UUID, name string, deletes bool,
-) (context.Context, error) {
-	s := subjectOf(name)
-	s.Deletes = deletes
-	ctx, as, err := k.Actors.Begin(ctx, connection, s)
-	if err != nil || as == nil {
-		return ctx, err
+// apply makes a change. The requests that Coder is most likely to refuse, and the data that only Coder
+// stores, go first. If it is interrupted, repeating the same request completes it.
+func (d *decision) apply(ctx context.Context) (object, error) {
+	if !d.asks {
+		return d.keep(ctx)
 	}
-	if deletes {
-		return ctx, k.MayDelete(ctx, connection, s, id)
+	client := d.connection.Client
+	if d.edit != (coderd.TemplateEdit{}) {
+		if _, err := client.UpdateTemplate(ctx, d.id, d.edit); err != nil {
+			return nil, fault(d.was.Name, err)
+		}
 	}
-	return ctx, impersonation.May(ctx, connection.Client, s, coderd.Permission{Resource: k.InCoder, Action: "update", ID: id})
+	if d.active != uuid.Nil {
+		if err := client.SetActiveVersion(ctx, d.id, d.active); err != nil {
+			return nil, fault(d.was.Name, err)
+		}
+	}
+	if err := d.release(ctx); err != nil {
+		return nil, err
+	}
+	d.kind.versions.forget(d.connection.ControlPlane, d.id)
+	t, err := client.Template(ctx, d.id)
+	if err != nil {
+		return nil, fault(d.was.Name, err)
+	}
+	out, err := d.kind.objectWith(ctx, d.connection, t, d.record, d.was, d.source)
+	if err != nil {
+		return nil, fault(d.was.Name, err)
+	}
+	d.kind.Hint(d.connection.ControlPlane, d.id)
+	if d.active != uuid.Nil && out.Status.ActiveVersionID == d.active.String() {
+		activatedBy(out, d.as)
+	}
+	return out, nil
 }
 
-// asDeleter returns a context in which requests are made as the initiator of the deletion.
-func (k *Kind) asDeleter(ctx context.Context, connection connections.Connection, record *metadata.Record) (context.Context, error) {
-	in, err := intentOf(record)
-	if err != nil {
-		return ctx, err
+// keep records a change of data that only the record holds. It also works while Coder is unreachable, if
+// the caller needs no Coder user.
+func (d *decision) keep(ctx context.Context) (object, error) {
+	var err error
+	if d.spec || d.deletes {
+		err = d.save(ctx)
+	} else {
+		metadata.Keep(d.wanted, d.record)
+		_, err = d.kind.Records.Put(ctx, d.record)
 	}
-	return k.Actors.Later(ctx, connection, in.DeletedBy, subjectOf(record.Name))
+	if err != nil {
+		return nil, fault(d.was.Name, err)
+	}
+	out := d.wanted.DeepCopy()
+	if d.was.Status.ObservedGeneration == d.was.Generation {
+		// The new generation contains nothing that must be sent to Coder. The start of a deletion increments it too.
+		out.Status.ObservedGeneration = out.Generation
+		d.kind.Observe(out)
+	}
+	d.kind.showDeletion(out, d.was.Status.Conditions)
+	if d.spec {
+		d.kind.Hint(d.connection.ControlPlane, d.id)
+	}
+	return out, nil
+}
+
+// save writes the record with the wanted metadata and intent.
+func (d *decision) save(ctx context.Context) error {
+	saved, err := d.kind.Save(ctx, d.record, d.wanted, d.intent)
+	if err != nil {
+		return fault(d.was.Name, err)
+	}
+	d.record = saved
+	return nil
+}
+
+// release records the intent, and creates the requested version in Coder.
+func (d *decision) release(ctx context.Context) error {
+	record := d.record
+	if d.builds && d.content.file == uuid.Nil {
+		if err := d.upload(ctx); err != nil {
+			return err
+		}
+	}
+	// From here on, the version will be created: if this process ends, the next leader does it.
+	if err := d.save(ctx); err != nil {
+		return err
+	}
+	r := d.intent.Release
+	if !d.builds || r.VersionID != uuid.Nil || !r.open(d.page.active.ID) {
+		return nil
+	}
+	version, err := submit(ctx, d.connection.Client, d.template, r, d.content.variables)
+	if err != nil && refusal(err) {
+		// Restore the record.
+		restored := record.DeepCopy()
+		restored.Version = d.record.Version
+		if _, err := d.kind.Save(ctx, restored, nil, d.before); err != nil {
+			return fault(d.was.Name, err)
+		}
+		return versionFault(d.was.Name, err)
+	}
+	if err != nil {
+		return fault(d.was.Name, err)
+	}
+	submitted := *r
+	submitted.VersionID = version.ID
+	d.intent.Release = &submitted
+	return d.save(ctx)
 }

@@ -26,7 +26,7 @@ const lastSeenStep = time.Hour
 func (k *Kind) Object(
 	ctx context.Context, connection connections.Connection, item coderd.User, record *metadata.Record, previous records.Object,
 ) (records.Object, error) {
-	in, err := intentOf(record)
+	in, err := registry.ReadIntent[intent](record)
 	if err != nil {
 		return nil, err
 	}
@@ -45,10 +45,9 @@ func (k *Kind) object(
 	status.Tokens, status.TokenCount = k.members.tokens(ctx, connection, item.ID)
 	u := &aggregationv1alpha1.CoderUser{
 		ObjectMeta: k.NewMeta(connection, metadata.JoinName(connection.NamePrefix, item.Username), item.ID, item.CreatedAt),
-		Spec:       specOf(status),
+		Spec:       specOf(status, in),
 		Status:     status,
 	}
-	in.showIn(&u.Spec)
 	metadata.Overlay(u, record)
 	k.Continue(u, was)
 	u.Status.ObservedGeneration = u.Generation
@@ -76,15 +75,28 @@ func (k *Kind) showDeletion(u object, before []metav1.Condition) {
 	}
 }
 
-// specOf returns the spec of a user without fields that a manifest owns.
-func specOf(status aggregationv1alpha1.CoderUserStatus) aggregationv1alpha1.CoderUserSpec {
+// specOf returns the spec of a user. The fields that a manifest owns are those of the record.
+func specOf(status aggregationv1alpha1.CoderUserStatus, in intent) aggregationv1alpha1.CoderUserSpec {
 	status = *status.DeepCopy()
 	spec := aggregationv1alpha1.CoderUserSpec{
 		Email: status.Email, FullName: status.FullName, LoginType: status.LoginType,
 		Suspended: ptr.To(isSuspended(status)), Roles: status.Roles, Organizations: status.Organizations,
+		PasswordFrom: in.PasswordFrom.DeepCopy(), ReclaimPolicy: in.ReclaimPolicy,
 	}
 	if status.ServiceAccount {
 		spec.ServiceAccount = ptr.To(true)
+	}
+	if f := in.Owned.FullName; f != nil {
+		spec.FullName = *f
+	}
+	if f := in.Owned.Suspended; f != nil {
+		spec.Suspended = ptr.To(*f)
+	}
+	if f := in.Owned.Roles; f != nil {
+		spec.Roles = slices.Clone(*f)
+	}
+	if f := in.Owned.Organizations; f != nil {
+		spec.Organizations = (&aggregationv1alpha1.CoderUserSpec{Organizations: *f}).DeepCopy().Organizations
 	}
 	return spec
 }
@@ -125,28 +137,22 @@ func drift(owned settings, status aggregationv1alpha1.CoderUserStatus) []string 
 	return names
 }
 
-// synced returns the verdict of condition Synced.
-func synced(drifted []string, refusals map[string]refused) registry.Verdict {
+func (k *Kind) conditions(u object, in intent, was object) []metav1.Condition {
+	drifted := drift(in.Owned, u.Status)
 	var no []string
 	for _, name := range drifted {
-		if r, ok := refusals[name]; ok {
+		if r, ok := in.Refusals[name]; ok {
 			no = append(no, "spec."+name+": "+r.Message)
 		}
 	}
+	sync := registry.True(aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder")
 	switch {
 	case len(no) > 0:
-		return registry.False(aggregationv1alpha1.ReasonChangeRefused, "Coder does not accept "+strings.Join(no, "; "))
+		sync = registry.False(aggregationv1alpha1.ReasonChangeRefused, "Coder does not accept "+strings.Join(no, "; "))
 	case len(drifted) > 0:
-		return registry.False(aggregationv1alpha1.ReasonDrifted, names(drifted)+" differs in Coder and is being applied again")
+		sync = registry.False(aggregationv1alpha1.ReasonDrifted,
+			"spec."+strings.Join(drifted, ", spec.")+" differs in Coder and is being applied again")
 	}
-	return registry.True(aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder")
-}
-
-func names(fields []string) string { return "spec." + strings.Join(fields, ", spec.") }
-
-func (k *Kind) conditions(u object, in intent, was object) []metav1.Condition {
-	drifted := drift(in.Owned, u.Status)
-	sync := synced(drifted, in.Refusals)
 	ready := registry.True(aggregationv1alpha1.ReasonActive, "the user can log in")
 	if u.Status.ServiceAccount {
 		ready.Message = "the service account can use Coder with tokens"
@@ -156,7 +162,8 @@ func (k *Kind) conditions(u object, in intent, was object) []metav1.Condition {
 		ready = sync
 	case isSuspended(u.Status):
 		ready = registry.True(aggregationv1alpha1.ReasonSuspended, "the user is suspended")
-	case u.Status.State == stateDormant:
+	case u.Status.State == "dormant":
+		// The user has not logged in for long, or never.
 		ready = registry.True(aggregationv1alpha1.ReasonDormant, "the user becomes active with the next login")
 	}
 	reconciling, stalled := registry.False(ready.Reason, ready.Message), registry.False(ready.Reason, ready.Message)
@@ -181,6 +188,3 @@ func (k *Kind) conditions(u object, in intent, was object) []metav1.Condition {
 	add(aggregationv1alpha1.ConditionSynced, sync)
 	return out
 }
-
-// stateDormant is the state of a user that has not logged in for long, or never.
-const stateDormant = "dormant"

@@ -144,7 +144,7 @@ func (f *fixture) settersOf(u object) string {
 	if !ok {
 		return ""
 	}
-	in, err := intentOf(record)
+	in, err := registry.ReadIntent[intent](record)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package user
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -12,8 +11,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
 // organizations are the memberships of a user.
@@ -98,33 +95,12 @@ type refused struct {
 	At      metav1.Time `json:"at"`
 }
 
-// intentOf reads the intent of a record, which may be nil.
-func intentOf(record *metadata.Record) (intent, error) { return registry.ReadIntent[intent](record) }
-
 // stored returns the intent as it is stored in a record.
 func (in intent) stored() intent {
 	if in.Owned == (settings{}) {
 		in.By, in.Refusals = nil, nil
 	}
 	return in
-}
-
-// showIn writes the fields of the record to a spec that was converted from Coder.
-func (in intent) showIn(spec *aggregationv1alpha1.CoderUserSpec) {
-	spec.PasswordFrom, spec.ReclaimPolicy = in.PasswordFrom.DeepCopy(), in.ReclaimPolicy
-	if f := in.Owned.FullName; f != nil {
-		spec.FullName = *f
-	}
-	if f := in.Owned.Suspended; f != nil {
-		suspended := *f
-		spec.Suspended = &suspended
-	}
-	if f := in.Owned.Roles; f != nil {
-		spec.Roles = slices.Clone(*f)
-	}
-	if f := in.Owned.Organizations; f != nil {
-		spec.Organizations = (&aggregationv1alpha1.CoderUserSpec{Organizations: *f}).DeepCopy().Organizations
-	}
 }
 
 // settingsOf returns the fields of a spec that are set and whose name choose accepts.
@@ -198,14 +174,6 @@ func changed(was, wanted aggregationv1alpha1.CoderUserSpec) settings {
 			return !equality.Semantic.DeepEqual(was.Organizations, wanted.Organizations)
 		}
 	})
-}
-
-// with returns the fields with those of over on top.
-func (f settings) with(over settings) settings {
-	return settings{
-		FullName: cmp.Or(over.FullName, f.FullName), Suspended: cmp.Or(over.Suspended, f.Suspended),
-		Roles: cmp.Or(over.Roles, f.Roles), Organizations: cmp.Or(over.Organizations, f.Organizations),
-	}
 }
 
 // only returns one of the fields.

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -21,7 +22,6 @@ import (
 // Plural is the name of the resource.
 const Plural = "coderusers"
 
-// object is the type of the objects.
 type object = *aggregationv1alpha1.CoderUser
 
 var info = registry.ResourceInfo[object]{
@@ -85,12 +85,9 @@ var (
 
 // New returns the kind.
 func New(config Config) *Kind {
-	if config.MembersAge == 0 {
-		config.MembersAge = 50 * time.Second
-	}
 	return &Kind{
 		Base: registry.NewBase(&info, config.Config), secrets: config.Secrets,
-		members: newMembers(config.Clock, config.MembersAge),
+		members: newMembers(config.Clock, cmp.Or(config.MembersAge, 50*time.Second)),
 	}
 }
 
@@ -102,7 +99,6 @@ func (k *Kind) Registry() registry.Kind {
 // AddToScheme registers the fields that selectors of users support.
 func AddToScheme(s *runtime.Scheme) error { return info.AddToScheme(s) }
 
-// row returns the cells of kubectl get.
 func row(u object, ages registry.Ages) []any {
 	status, seen, reason := u.Status, "never", ""
 	if status.LastSeenAt != nil {

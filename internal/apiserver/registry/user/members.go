@@ -87,7 +87,9 @@ func (m *members) of(ctx context.Context, connection connections.Connection, use
 		}
 		roles, known := user.OrganizationRoles[id]
 		if known {
-			p.learn(id, user.ID, roles)
+			if l, ok := p.lists[id]; ok {
+				l.roles[user.ID] = roles
+			}
 		} else {
 			roles = m.list(ctx, p, id).roles[user.ID]
 		}
@@ -115,13 +117,6 @@ func (m *members) plane(connection connections.Connection) *plane {
 	return p
 }
 
-// learn stores the roles of a user that was read alone.
-func (p *plane) learn(organization, user uuid.UUID, roles []string) {
-	if l, ok := p.lists[organization]; ok {
-		l.roles[user] = roles
-	}
-}
-
 // list returns the members of an organization. It reads a list that was never read, or else the
 // oldest one if age has passed since the last read, so all are read in turn. If a list cannot be
 // read, the last one is kept.
@@ -139,7 +134,13 @@ func (m *members) list(ctx context.Context, p *plane, organization uuid.UUID) li
 	}
 	p.read = now
 	roles, err := p.client.Members(ctx, due)
-	if err == nil && p.membersWithout(due)+len(roles) > maxMembers {
+	all := len(roles)
+	for id, other := range p.lists {
+		if id != due {
+			all += len(other.roles)
+		}
+	}
+	if err == nil && all > maxMembers {
 		err = fmt.Errorf("the organizations have more than %d members in all", maxMembers)
 	}
 	if err != nil {
@@ -151,16 +152,6 @@ func (m *members) list(ctx context.Context, p *plane, organization uuid.UUID) li
 	}
 	p.lists[due] = list{roles: roles, read: now}
 	return p.lists[organization]
-}
-
-// membersWithout returns the number of cached members of all other organizations.
-func (p *plane) membersWithout(organization uuid.UUID) (n int) {
-	for id, l := range p.lists {
-		if id != organization {
-			n += len(l.roles)
-		}
-	}
-	return n
 }
 
 // name returns the name of an organization, its id if the name cannot be read, and "" if the

@@ -24,7 +24,7 @@ const refusedFor = 10 * time.Minute
 // Adopts implements mirror.Adopter. The username may belong to another person than the one whose
 // creation was interrupted. Only service accounts have no email address.
 func (k *Kind) Adopts(item coderd.User, pending *metadata.Record) bool {
-	in, err := intentOf(pending)
+	in, err := registry.ReadIntent[intent](pending)
 	return err == nil && strings.EqualFold(item.Email, in.Email)
 }
 
@@ -33,7 +33,7 @@ func (k *Kind) Adopts(item coderd.User, pending *metadata.Record) bool {
 func (k *Kind) Settle(
 	ctx context.Context, connection connections.Connection, item coderd.User, record *metadata.Record,
 ) (again bool, err error) {
-	in, err := intentOf(record)
+	in, err := registry.ReadIntent[intent](record)
 	if err != nil || record == nil {
 		return false, err
 	}

@@ -3,12 +3,19 @@ package workspace
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
@@ -41,11 +48,6 @@ type actionKey struct{}
 // withAction returns a context that allows an update to contain an action.
 func withAction(ctx context.Context, a action) context.Context {
 	return context.WithValue(ctx, actionKey{}, a)
-}
-
-func requestedAction(ctx context.Context) action {
-	a, _ := ctx.Value(actionKey{}).(action)
-	return a
 }
 
 // takeOrder returns the order of an object, and the object without it.
@@ -82,7 +84,6 @@ func (o order) into(d *difference) {
 	}
 }
 
-// actionREST implements the subresource of an action.
 type actionREST struct {
 	registry.Body
 	*subresource
@@ -110,14 +111,21 @@ func (r *actionREST) Create(
 	if err != nil {
 		return nil, err
 	}
-	if err := invalid(name, validateEphemeral(r.action, asked.EphemeralParameters)...); err != nil {
+	if len(asked.EphemeralParameters) > 0 && r.action != actionStart && r.action != actionRestart {
+		return nil, invalid(name, field.Forbidden(ephemeralPath, "only start and restart take values for one build"))
+	}
+	if err := invalid(name, validateParameterNames(ephemeralPath, asked.EphemeralParameters)...); err != nil {
 		return nil, err
 	}
-	change := changeOf{change: func(_ context.Context, ws object) error { return r.change(ws, asked.EphemeralParameters) }}
-	if asked.UID != "" {
-		change.preconditions = func() *metav1.Preconditions { return &metav1.Preconditions{UID: &asked.UID} }
-	}
-	out, _, err := r.store.Update(withAction(ctx, r.action), name, change, nil, nil, false,
+	update := rest.DefaultUpdatedObjectInfo(&aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{UID: asked.UID}},
+		func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
+			ws, err := info.Cast(old.DeepCopyObject())
+			if err != nil {
+				return nil, err
+			}
+			return ws, r.change(ws, asked.EphemeralParameters)
+		})
+	out, _, err := r.store.Update(withAction(ctx, r.action), name, update, nil, nil, false,
 		&metav1.UpdateOptions{DryRun: options.DryRun, FieldManager: options.FieldManager})
 	if err != nil {
 		return nil, err
@@ -152,4 +160,117 @@ func (r *actionREST) change(ws object, ephemeral []aggregationv1alpha1.Workspace
 		setRunning(ws, r.action.running())
 	}
 	return nil
+}
+
+// scaleREST presents a workspace as a scalable object with one replica or none, so that kubectl
+// scale and autoscalers can start and stop it.
+type scaleREST struct {
+	registry.Body
+	*subresource
+}
+
+var (
+	_ rest.Patcher                  = (*scaleREST)(nil)
+	_ rest.GroupVersionKindProvider = (*scaleREST)(nil)
+)
+
+// GroupVersionKind implements rest.GroupVersionKindProvider.
+func (*scaleREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+}
+
+// Get implements rest.Getter.
+func (r *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	obj, err := r.store.Get(ctx, name, options)
+	if err != nil {
+		return nil, err
+	}
+	return scaleOf(obj)
+}
+
+// ConvertToTable implements rest.TableConvertor.
+func (r *scaleREST) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	return rest.NewDefaultTableConvertor(autoscalingv1.Resource("scales")).ConvertToTable(ctx, object, options)
+}
+
+// Update implements rest.Updater.
+func (r *scaleREST) Update(
+	ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	// Only the Scale is validated.
+	out, _, err := r.store.Update(ctx, name, scaleUpdate{info, updateValidation}, nil, nil, false, options)
+	if err != nil {
+		return nil, false, err
+	}
+	scale, err := scaleOf(out)
+	return scale, false, err
+}
+
+// scaleUpdate is the update of a workspace by an update of its Scale.
+type scaleUpdate struct {
+	rest.UpdatedObjectInfo
+	validate rest.ValidateObjectUpdateFunc
+}
+
+// UpdatedObject implements rest.UpdatedObjectInfo.
+func (u scaleUpdate) UpdatedObject(ctx context.Context, obj runtime.Object) (runtime.Object, error) {
+	ws, err := info.Cast(obj.DeepCopyObject())
+	if err != nil {
+		return nil, err
+	}
+	fields := managedfields.NewScaleHandler(ws.ManagedFields, aggregationv1alpha1.GroupVersion, managedfields.ResourcePathMappings{
+		aggregationv1alpha1.GroupVersion.String(): fieldpath.MakePathOrDie("spec", "running"),
+	})
+	old, err := scaleOf(ws)
+	if err != nil {
+		return nil, err
+	}
+	if old.ManagedFields, err = fields.ToSubresource(); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	updated, err := u.UpdatedObjectInfo.UpdatedObject(ctx, old.DeepCopy())
+	if err != nil {
+		return nil, err
+	}
+	scale, ok := updated.(*autoscalingv1.Scale)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %T, want a Scale of autoscaling/v1", updated))
+	}
+	if replicas := scale.Spec.Replicas; replicas != 0 && replicas != 1 {
+		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), ws.Name, field.ErrorList{
+			field.Invalid(field.NewPath("spec", "replicas"), replicas, "must be 0 (stopped) or 1 (running): a workspace runs once"),
+		})
+	}
+	if u.validate != nil {
+		if err := u.validate(ctx, scale, old); err != nil {
+			return nil, err
+		}
+	}
+	if scale.ResourceVersion != "" {
+		ws.ResourceVersion = scale.ResourceVersion
+	}
+	setRunning(ws, scale.Spec.Replicas == 1)
+	if ws.ManagedFields, err = fields.ToParent(scale.ManagedFields); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return ws, nil
+}
+
+func scaleOf(obj runtime.Object) (*autoscalingv1.Scale, error) {
+	ws, err := info.Cast(obj)
+	if err != nil {
+		return nil, err
+	}
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{
+		Name: ws.Name, Namespace: ws.Namespace, UID: ws.UID,
+		ResourceVersion: ws.ResourceVersion, CreationTimestamp: ws.CreationTimestamp,
+	}}
+	if ptr.Deref(ws.Spec.Running, false) {
+		scale.Spec.Replicas = 1
+	}
+	if ws.Status.LatestBuildStatus == statusRunning {
+		scale.Status.Replicas = 1
+	}
+	return scale, nil
 }

@@ -34,9 +34,13 @@ type situation struct {
 	recorded bool
 }
 
-// situationOf returns the situation of an object. UpdatedAt is the time of the last change of its
+// unmatchedFor is how long a build waits for a provisioner with its tags until a user must act. An
+// autoscaler may need the time to start one.
+const unmatchedFor = time.Minute
+
+// conditions returns all conditions of an object that is complete otherwise. UpdatedAt is the time of the last change of its
 // newest build, or zero if unknown.
-func situationOf(ws object, record *metadata.Record, n intent, updatedAt time.Time) situation {
+func (k *Kind) conditions(ws object, record *metadata.Record, n intent, updatedAt time.Time, previous object) []metav1.Condition {
 	s := situation{object: ws, intent: n, recorded: record != nil && record.DeletionTimestamp != nil}
 	if b := ws.Status.LatestBuild; b != nil {
 		s.build = coderd.Build{
@@ -47,19 +51,14 @@ func situationOf(ws object, record *metadata.Record, n intent, updatedAt time.Ti
 			s.build.CreatedAt = b.CreatedAt.Time
 		}
 	}
-	return s
-}
-
-// unmatchedFor is how long a build waits for a provisioner with its tags until a user must act. An
-// autoscaler may need the time to start one.
-const unmatchedFor = time.Minute
-
-// conditions returns all conditions of a workspace.
-func (k *Kind) conditions(s situation, previous object) []metav1.Condition {
 	s.pods = k.podProblem(s, previous)
 	s.stuck = s.build.UnmatchedTags != "" && coderd.Elapsed(k.Clock.Now(), s.build.CreatedAt, unmatchedFor)
 	build, agents := buildVerdict(s.build), agentsVerdict(s.object.Status)
 	ready := s.ready(build, agents)
+	outdated := registry.False(aggregationv1alpha1.ReasonUpToDate, "the workspace has the active version of its template")
+	if ws.Status.Outdated {
+		outdated = registry.True(aggregationv1alpha1.ReasonOutdated, "the template has a newer active version")
+	}
 	out := []metav1.Condition{
 		ready.Condition(aggregationv1alpha1.ConditionReady),
 		s.reconciling(ready, build, agents).Condition(aggregationv1alpha1.ConditionReconciling),
@@ -67,10 +66,10 @@ func (k *Kind) conditions(s situation, previous object) []metav1.Condition {
 		syncedVerdict(s.intent).Condition(aggregationv1alpha1.ConditionSynced),
 		build.Condition(aggregationv1alpha1.ConditionBuildSucceeded),
 		agents.Condition(aggregationv1alpha1.ConditionAgentsConnected),
-		outdatedVerdict(s.object.Status).Condition(aggregationv1alpha1.ConditionOutdated),
+		outdated.Condition(aggregationv1alpha1.ConditionOutdated),
 	}
 	if s.pods != nil {
-		out = append(out, s.podsVerdict().Condition(aggregationv1alpha1.ConditionPodsHealthy))
+		out = append(out, registry.False(s.pods.Reason, s.pods.Message).Condition(aggregationv1alpha1.ConditionPodsHealthy))
 	}
 	if v, failed := s.deletionFailed(); failed {
 		out = append(out, v.Condition(aggregationv1alpha1.ConditionDeletionFailed))
@@ -165,12 +164,6 @@ func unhealthyAgents(status aggregationv1alpha1.CoderWorkspaceStatus) string {
 	return strings.Join(all, ", ")
 }
 
-// scriptFailed reports whether the startup script of an agent failed. The script does not run again
-// before the next build.
-func scriptFailed(a aggregationv1alpha1.WorkspaceAgent) bool {
-	return a.LifecycleState == "start_error"
-}
-
 // podProblem returns the problem of the pods of a workspace that is starting or running, or nil.
 func (k *Kind) podProblem(s situation, previous object) *workspacepods.Problem {
 	if k.pods == nil || s.build.Transition != coderd.TransitionStart || s.object.DeletionTimestamp != nil {
@@ -206,17 +199,6 @@ func shownProblem(s situation, previous object) *workspacepods.Problem {
 	}
 }
 
-func (s situation) podsVerdict() registry.Verdict {
-	return registry.False(s.pods.Reason, s.pods.Message)
-}
-
-func outdatedVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) registry.Verdict {
-	if status.Outdated {
-		return registry.True(aggregationv1alpha1.ReasonOutdated, "the template has a newer active version")
-	}
-	return registry.False(aggregationv1alpha1.ReasonUpToDate, "the workspace has the active version of its template")
-}
-
 func syncedVerdict(n intent) registry.Verdict {
 	switch {
 	case n.refused() != "":
@@ -248,7 +230,7 @@ func (s situation) ready(build, agents registry.Verdict) registry.Verdict {
 	case b.Status == statusStopped:
 		return registry.True(aggregationv1alpha1.ReasonStopped, "the workspace is stopped, as its spec requests")
 	case s.pods != nil:
-		return s.podsVerdict()
+		return registry.False(s.pods.Reason, s.pods.Message)
 	case agents.Status != metav1.ConditionTrue:
 		return registry.False(agents.Reason, agents.Message)
 	case unhealthyAgents(s.object.Status) != "":
@@ -260,27 +242,23 @@ func (s situation) ready(build, agents registry.Verdict) registry.Verdict {
 
 // deletion returns a message with the progress of the deletion.
 func (s situation) deletion() string {
-	if s.build.UnmatchedTags != "" {
-		return s.deletionStep() + ": " + buildVerdict(s.build).Message
-	}
-	return s.deletionStep()
-}
-
-func (s situation) deletionStep() string {
 	foreign := slices.DeleteFunc(slices.Clone(s.object.Finalizers), func(f string) bool { return f == aggregationv1alpha1.FinalizerWorkspace })
 	v, failed := s.deletionFailed()
+	message := "the workspace will be deleted in Coder"
 	switch {
 	case isDeleting(s.build):
-		return "the workspace is being deleted"
+		message = "the workspace is being deleted"
 	case len(foreign) > 0:
-		return "the workspace will be deleted in Coder after these finalizers are removed: " + strings.Join(foreign, ", ")
+		message = "the workspace will be deleted in Coder after these finalizers are removed: " + strings.Join(foreign, ", ")
 	case failed:
-		return v.Message
+		message = v.Message
 	case isActive(s.build):
-		return fmt.Sprintf("the workspace will be deleted after its %s build has finished", s.build.Transition)
-	default:
-		return "the workspace will be deleted in Coder"
+		message = fmt.Sprintf("the workspace will be deleted after its %s build has finished", s.build.Transition)
 	}
+	if s.build.UnmatchedTags != "" {
+		message += ": " + buildVerdict(s.build).Message
+	}
+	return message
 }
 
 // deletionFailed returns the verdict of condition DeletionFailed, and reports whether it applies.
@@ -317,6 +295,10 @@ func (s situation) podsLast(ready registry.Verdict) bool {
 }
 
 func (s situation) stalled(ready, build registry.Verdict) registry.Verdict {
+	// The startup script of an agent does not run again before the next build.
+	scriptFailed := slices.ContainsFunc(s.object.Status.Agents, func(a aggregationv1alpha1.WorkspaceAgent) bool {
+		return a.LifecycleState == "start_error"
+	})
 	switch {
 	case s.intent.refused() != "":
 		return registry.True(aggregationv1alpha1.ReasonChangeRefused, ready.Message)
@@ -331,7 +313,7 @@ func (s situation) stalled(ready, build registry.Verdict) registry.Verdict {
 		return registry.True(ready.Reason, message)
 	case build.Status == metav1.ConditionFalse && !s.intent.waits():
 		return registry.True(build.Reason, build.Message+"; "+buildRemedy(s.build))
-	case ready.Reason == aggregationv1alpha1.ReasonAgentsUnhealthy && slices.ContainsFunc(s.object.Status.Agents, scriptFailed):
+	case ready.Reason == aggregationv1alpha1.ReasonAgentsUnhealthy && scriptFailed:
 		return registry.True(ready.Reason, ready.Message)
 	}
 	return registry.False(ready.Reason, "no action needed")

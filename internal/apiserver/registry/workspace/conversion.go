@@ -3,10 +3,14 @@ package workspace
 import (
 	"cmp"
 	"context"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -28,7 +32,7 @@ func (k *Kind) Object(
 	ctx context.Context, connection connections.Connection, item coderd.Workspace, record *metadata.Record, previous records.Object,
 ) (records.Object, error) {
 	before, _ := previous.(object)
-	n, err := intentOf(record)
+	n, err := registry.ReadIntent[intent](record)
 	if err != nil {
 		// The rest of the object is still correct.
 		log.FromContext(ctx).Error(err, "Ignoring the record of a workspace that cannot be decoded", "workspace", record.Name)
@@ -38,7 +42,9 @@ func (k *Kind) Object(
 	} else {
 		log.FromContext(ctx).V(1).Info("Could not read the parameters of a build; serving those of an earlier build", "id", item.ID, "reason", err.Error())
 	}
-	k.learnCause(ctx, connection, item.LatestBuild, before)
+	if b := item.LatestBuild; b.Status == statusFailed && shownError(b, before) == b.Error {
+		k.causes.Learn(ctx, b.ID, b.Error, b.UpdatedAt, connection.Client.BuildCause)
+	}
 	k.tryUsernames(ctx, connection, item)
 	return k.object(connection, item, record, n, before), nil
 }
@@ -47,11 +53,15 @@ func (k *Kind) Object(
 func (k *Kind) object(
 	connection connections.Connection, w coderd.Workspace, record *metadata.Record, n intent, previous object,
 ) object {
-	w.LatestBuild.Error = k.errorOf(w.LatestBuild, previous)
+	w.LatestBuild.Error = shownError(w.LatestBuild, previous)
+	if cause := k.causes.Get(w.LatestBuild.ID); cause != "" && w.LatestBuild.Status == statusFailed {
+		w.LatestBuild.Error = cause
+	}
 	ws := &aggregationv1alpha1.CoderWorkspace{
 		ObjectMeta: k.NewMeta(connection,
 			metadata.JoinName(connection.NamePrefix, w.OrganizationName, w.OwnerName, w.Name), w.ID, w.CreatedAt),
-		Spec: specOf(w, n),
+		Spec:   specOf(w, n),
+		Status: statusOf(w),
 	}
 	shared, known := k.sharedWith(connection, w)
 	if !known && previous != nil {
@@ -70,6 +80,13 @@ func (k *Kind) object(
 	if previous != nil {
 		// These fields are immutable. They keep the values from which the object got its name.
 		ws.Spec.Organization, ws.Spec.TemplateName = previous.Spec.Organization, previous.Spec.TemplateName
+		// lastUsedAt changes with other news about the build, or after usedEvery. If Coder's clock was set back, the new value is
+		// earlier.
+		shown, now := previous.Status, ws.Status
+		if shown.LastUsedAt != nil && now.LastUsedAt != nil && shown.LatestBuildID == now.LatestBuildID &&
+			shown.LatestBuildStatus == now.LatestBuildStatus && now.LastUsedAt.Sub(shown.LastUsedAt.Time).Abs() < usedEvery {
+			ws.Status.LastUsedAt = shown.LastUsedAt
+		}
 	}
 	if isDeleting(w.LatestBuild) {
 		// Without a grace period, unless the deletion was also requested here: see registry.Deletes.
@@ -77,23 +94,12 @@ func (k *Kind) object(
 	}
 	overlay(ws, connection.ControlPlane, record)
 	k.Continue(ws, previous)
-	ws.Status = statusOf(w)
 	ws.Status.SharedWith = shared
 	ws.Status.Agents = agentsOf(w, connection)
-	if previous != nil && usedLately(previous.Status, ws.Status) {
-		ws.Status.LastUsedAt = previous.Status.LastUsedAt
-	}
 	ws.Status.ObservedGeneration = observedGeneration(ws.Generation, n)
-	ws.Status.Conditions = k.conditions(situationOf(ws, record, n, w.LatestBuild.UpdatedAt), previous)
+	ws.Status.Conditions = k.conditions(ws, record, n, w.LatestBuild.UpdatedAt, previous)
 	ws.Status.Healthy = healthOf(ws.Status)
 	return ws
-}
-
-// usedLately reports whether lastUsedAt is the only news about a build, and less than usedEvery
-// from the value shown. If Coder's clock was set back, the new value is earlier.
-func usedLately(shown, now aggregationv1alpha1.CoderWorkspaceStatus) bool {
-	return shown.LastUsedAt != nil && now.LastUsedAt != nil && shown.LatestBuildID == now.LatestBuildID &&
-		shown.LatestBuildStatus == now.LatestBuildStatus && now.LastUsedAt.Sub(shown.LastUsedAt.Time).Abs() < usedEvery
 }
 
 // overlay sets the metadata that the server adds to each object, and the metadata of the record.
@@ -121,12 +127,25 @@ func specOf(w coderd.Workspace, n intent) aggregationv1alpha1.CoderWorkspaceSpec
 		TemplateName:          w.TemplateName,
 		TemplateVersionID:     w.LatestBuild.TemplateVersionID.String(),
 		TemplateVersionPreset: n.Preset,
-		Parameters:            parametersOf(n),
 		Running:               ptr.To(isStarted(w) || n.Restart > 0),
 		AutostartSchedule:     ptr.To(ptr.Deref(w.Autostart, "")),
 		AutomaticUpdates:      cmp.Or(w.AutomaticUpdates, updatesNever),
 		Dormant:               ptr.To(w.Dormant),
 		TTLMillis:             ptr.To(ptr.Deref(w.TTL, 0).Milliseconds()),
+	}
+	for _, name := range n.Parameters {
+		v, ok := "", false
+		if n.Values != nil {
+			v, ok = n.Values.Values[name]
+		}
+		if n.Change != nil {
+			if i := slices.IndexFunc(n.Change.Parameters, func(c value) bool { return c.Name == name }); i >= 0 {
+				v, ok = n.Change.Parameters[i].Value, true
+			}
+		}
+		if ok {
+			spec.Parameters = append(spec.Parameters, aggregationv1alpha1.WorkspaceParameter{Name: name, Value: v})
+		}
 	}
 	if c := n.Change; c != nil {
 		if c.Running != nil {
@@ -140,26 +159,10 @@ func specOf(w coderd.Workspace, n intent) aggregationv1alpha1.CoderWorkspaceSpec
 	return spec
 }
 
-// parametersOf returns the parameters that clients have set through this API.
-func parametersOf(n intent) []aggregationv1alpha1.WorkspaceParameter {
-	var out []aggregationv1alpha1.WorkspaceParameter
-	for _, name := range n.Parameters {
-		v, ok := n.Change.valueOf(name)
-		if !ok && n.Values != nil {
-			v, ok = n.Values.Values[name]
-		}
-		if ok {
-			out = append(out, aggregationv1alpha1.WorkspaceParameter{Name: name, Value: v})
-		}
-	}
-	return out
-}
-
 func isStarted(w coderd.Workspace) bool { return w.LatestBuild.Transition == coderd.TransitionStart }
 
 func statusOf(w coderd.Workspace) aggregationv1alpha1.CoderWorkspaceStatus {
 	build := w.LatestBuild
-	latest := buildOf(build)
 	status := aggregationv1alpha1.CoderWorkspaceStatus{
 		ID:                w.ID.String(),
 		Phase:             phaseOf(build),
@@ -167,11 +170,22 @@ func statusOf(w coderd.Workspace) aggregationv1alpha1.CoderWorkspaceStatus {
 		OwnerName:         w.OwnerName,
 		OrganizationName:  w.OrganizationName,
 		TemplateName:      w.TemplateName,
-		LatestBuildID:     latest.ID,
-		LatestBuildStatus: latest.Status,
+		LatestBuildID:     build.ID.String(),
+		LatestBuildStatus: build.Status,
 		LatestBuildError:  build.Error,
-		LatestBuild:       latest,
-		Outdated:          w.Outdated,
+		LatestBuild: &aggregationv1alpha1.WorkspaceBuild{
+			ID:                  build.ID.String(),
+			Number:              build.Number,
+			Transition:          string(build.Transition),
+			Status:              build.Status,
+			Reason:              build.Reason,
+			Error:               build.Error,
+			UnmatchedTags:       build.UnmatchedTags,
+			TemplateVersionID:   build.TemplateVersionID.String(),
+			TemplateVersionName: build.TemplateVersionName,
+			CreatedAt:           ptr.To(registry.Seconds(build.CreatedAt)),
+		},
+		Outdated: w.Outdated,
 	}
 	if build.Deadline != nil {
 		status.AutoShutdown = ptr.To(registry.Seconds(*build.Deadline))
@@ -184,21 +198,6 @@ func statusOf(w coderd.Workspace) aggregationv1alpha1.CoderWorkspaceStatus {
 		status.LastUsedAt = ptr.To(registry.Seconds(used))
 	}
 	return status
-}
-
-func buildOf(b coderd.Build) *aggregationv1alpha1.WorkspaceBuild {
-	return &aggregationv1alpha1.WorkspaceBuild{
-		ID:                  b.ID.String(),
-		Number:              b.Number,
-		Transition:          string(b.Transition),
-		Status:              b.Status,
-		Reason:              b.Reason,
-		Error:               b.Error,
-		UnmatchedTags:       b.UnmatchedTags,
-		TemplateVersionID:   b.TemplateVersionID.String(),
-		TemplateVersionName: b.TemplateVersionName,
-		CreatedAt:           ptr.To(registry.Seconds(b.CreatedAt)),
-	}
 }
 
 // The statuses of a workspace and of its agents that this package uses.
@@ -233,7 +232,6 @@ func isActive(b coderd.Build) bool {
 	return false
 }
 
-// hasFailed reports whether the build failed or was canceled.
 func hasFailed(b coderd.Build) bool { return b.Status == statusFailed || b.Status == statusCanceled }
 
 // isDeleting reports whether a deletion is running or done.
@@ -253,4 +251,142 @@ func phaseOf(build coderd.Build) string {
 		_, first := utf8.DecodeRuneInString(build.Status)
 		return strings.ToUpper(build.Status[:first]) + build.Status[first:]
 	}
+}
+
+// valuesOf returns the values of all parameters in the newest build of a workspace.
+func (k *Kind) valuesOf(ctx context.Context, connection connections.Connection, w coderd.Workspace) (map[string]string, error) {
+	build := w.LatestBuild.ID
+	if values, ok := k.values.Get(build); ok {
+		return values.(map[string]string), nil
+	}
+	parameters, err := connection.Client.BuildParameters(ctx, build)
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[string]string, len(parameters))
+	for _, p := range parameters {
+		values[p.Name] = p.Value
+	}
+	k.values.Add(build, values)
+	return values, nil
+}
+
+// named returns the values of the parameters that clients have set through this API. If Coder has
+// no value for a parameter any more, the last value is kept.
+func (n intent) named(all map[string]string) map[string]string {
+	out := make(map[string]string, len(n.Parameters))
+	for _, name := range n.Parameters {
+		if v, ok := all[name]; ok {
+			out[name] = v
+			continue
+		}
+		if n.Values == nil {
+			continue
+		}
+		if v, ok := n.Values.Values[name]; ok {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// refresh returns the intent with the values of the newest build.
+func (k *Kind) refresh(ctx context.Context, connection connections.Connection, w coderd.Workspace, n intent) (intent, error) {
+	if len(n.Parameters) == 0 {
+		n.Values = nil
+		return n, nil
+	}
+	if n.Values != nil && n.Values.Build == w.LatestBuild.ID {
+		return n, nil
+	}
+	all, err := k.valuesOf(ctx, connection, w)
+	if err != nil {
+		return n, err
+	}
+	n.Values = &buildValues{Build: w.LatestBuild.ID, Values: n.named(all)}
+	return n, nil
+}
+
+// shownError returns the error that the object shows for the same build. Another replica may have
+// found it in the log.
+func shownError(b coderd.Build, previous object) string {
+	if previous == nil || previous.Status.LatestBuildID != b.ID.String() || previous.Status.LatestBuildStatus != b.Status ||
+		previous.Status.LatestBuildError == "" {
+		return b.Error
+	}
+	return previous.Status.LatestBuildError
+}
+
+// agentsOf returns the agents of a workspace, sorted by name, with the apps that are not hidden in Coder, sorted by slug.
+func agentsOf(w coderd.Workspace, connection connections.Connection) []aggregationv1alpha1.WorkspaceAgent {
+	var out []aggregationv1alpha1.WorkspaceAgent
+	for _, a := range w.Agents {
+		agent := aggregationv1alpha1.WorkspaceAgent{
+			Name: a.Name, Status: a.Status, LifecycleState: a.LifecycleState,
+			Version: a.Version, OperatingSystem: a.OperatingSystem, Architecture: a.Architecture,
+			Directory: a.Directory,
+		}
+		for _, app := range a.Apps {
+			if app.Hidden {
+				continue
+			}
+			shown := aggregationv1alpha1.WorkspaceApp{Slug: app.Slug, DisplayName: app.DisplayName, URL: appURL(w, a, app, connection)}
+			// An app without a health check is "disabled".
+			if app.Health != "disabled" {
+				shown.Health = app.Health
+			}
+			agent.Apps = append(agent.Apps, shown)
+		}
+		slices.SortStableFunc(agent.Apps, func(a, b aggregationv1alpha1.WorkspaceApp) int { return strings.Compare(a.Slug, b.Slug) })
+		if a.Status != agentConnecting {
+			agent.Unhealthy = a.Unhealthy
+		}
+		if a.ReadyAt != nil {
+			agent.ReadyAt = ptr.To(registry.Seconds(*a.ReadyAt))
+		}
+		if a.DisconnectedAt != nil {
+			agent.DisconnectedAt = ptr.To(registry.Seconds(*a.DisconnectedAt))
+		}
+		out = append(out, agent)
+	}
+	slices.SortStableFunc(out, func(a, b aggregationv1alpha1.WorkspaceAgent) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// appURL returns the URL at which Coder's own interface opens an app.
+func appURL(w coderd.Workspace, agent coderd.Agent, app coderd.App, connection connections.Connection) string {
+	if app.ExternalURL != "" {
+		return app.ExternalURL
+	}
+	access, err := url.Parse(strings.TrimRight(connection.AccessURL, "/") + "/")
+	if err != nil {
+		access = &url.URL{Path: "/"}
+	}
+	if app.SubdomainName != "" && connection.WildcardHost != "" && app.Command == "" && access.Scheme != "" {
+		return (&url.URL{Scheme: access.Scheme, Host: strings.Replace(connection.WildcardHost, "*", app.SubdomainName, 1), Path: "/"}).String()
+	}
+	at := access.JoinPath("@"+w.OwnerName, w.Name+"."+agent.Name)
+	if app.Command != "" {
+		at = at.JoinPath("terminal")
+		at.RawQuery = url.Values{"command": {app.Command}}.Encode()
+		return at.String()
+	}
+	return at.JoinPath("apps", app.Slug).String() + "/"
+}
+
+// healthOf reports whether a running workspace can be used. It returns nil if the workspace is not
+// running, or while its agents connect for the first time.
+func healthOf(status aggregationv1alpha1.CoderWorkspaceStatus) *bool {
+	if status.LatestBuildStatus != statusRunning {
+		return nil
+	}
+	// The order is that of the reasons of condition Ready.
+	agents := meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionAgentsConnected)
+	switch {
+	case meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionPodsHealthy) != nil:
+		return ptr.To(false)
+	case agents != nil && agents.Reason == aggregationv1alpha1.ReasonAgentsConnecting:
+		return nil
+	}
+	return ptr.To(agents != nil && agents.Status == metav1.ConditionTrue && unhealthyAgents(status) == "")
 }

@@ -41,7 +41,7 @@ var somewhere = connections.Connection{ControlPlane: types.NamespacedName{Namesp
 
 func (k *Kind) mustConvert(t *testing.T, w coderd.Workspace, record *metadata.Record, previous *aggregationv1alpha1.CoderWorkspace) *aggregationv1alpha1.CoderWorkspace {
 	t.Helper()
-	n, err := intentOf(record)
+	n, err := registry.ReadIntent[intent](record)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
@@ -26,8 +25,21 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := intentForNew(wanted.Spec)
-	n.By, n.Owner = as, p.owner.ID
+	// Coder starts each workspace that it creates, so other wishes, such as running=false, are applied after that build.
+	n, c := intent{By: as, Owner: p.owner.ID}, change{}
+	n.setSpec(wanted.Spec)
+	if !ptr.Deref(wanted.Spec.Running, true) {
+		c.Running = ptr.To(false)
+	}
+	if ptr.Deref(wanted.Spec.Dormant, false) {
+		c.Dormant = ptr.To(true)
+	}
+	if len(wanted.Spec.SharedWith) > 0 {
+		c.SharedWith = wanted.Spec.SharedWith
+	}
+	if !c.empty() {
+		n.Change = &c
+	}
 	record := &metadata.Record{ControlPlane: p.connection.ControlPlane, Kind: k.Kind, Name: wanted.Name}
 	// An earlier attempt may have left its record.
 	earlier, retried := k.Records.PendingFor(record.ControlPlane, record.Kind, record.Name)
@@ -40,9 +52,12 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	}
 	w, err := p.connection.Client.CreateWorkspace(ctx, p.owner.ID.String(), p.request)
 	if err != nil {
-		// The workspace that has the name may be the result of an earlier attempt.
-		if !retried || !coderd.IsConflict(err) {
-			k.forgetPending(ctx, pending, err)
+		// If the creation may have succeeded, the record stays, and the mirror resolves it. The workspace that has the name may
+		// be the result of an earlier attempt.
+		if !coderd.IsUnreachable(err) && (!retried || !coderd.IsConflict(err)) && pending.Version != "" {
+			if problem := k.Records.Delete(context.WithoutCancel(ctx), pending); problem != nil {
+				log.FromContext(ctx).Error(problem, "Could not remove the record of a workspace that was not created", "workspace", pending.Name)
+			}
 		}
 		return nil, k.CreateFault(wanted.Name, err)
 	}
@@ -64,40 +79,8 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 // Adopts implements mirror.Adopter. After a rename, the workspace of another owner may have the name
 // of one whose creation was interrupted.
 func (k *Kind) Adopts(item coderd.Workspace, pending *metadata.Record) bool {
-	n, err := intentOf(pending)
+	n, err := registry.ReadIntent[intent](pending)
 	return err == nil && (n.Owner == uuid.Nil || n.Owner == item.OwnerID)
-}
-
-// intentForNew returns the intent of a new workspace. Coder starts each workspace that it creates, so
-// other wishes, such as running=false, are applied after that build.
-func intentForNew(spec aggregationv1alpha1.CoderWorkspaceSpec) intent {
-	var n intent
-	n.setSpec(spec)
-	var c change
-	if !ptr.Deref(spec.Running, true) {
-		c.Running = ptr.To(false)
-	}
-	if ptr.Deref(spec.Dormant, false) {
-		c.Dormant = ptr.To(true)
-	}
-	if len(spec.SharedWith) > 0 {
-		c.SharedWith = spec.SharedWith
-	}
-	if !c.empty() {
-		n.Change = &c
-	}
-	return n
-}
-
-// forgetPending removes the record of a creation that Coder refused. If the creation may have
-// succeeded, the record stays, and the mirror resolves it.
-func (k *Kind) forgetPending(ctx context.Context, pending *metadata.Record, refusal error) {
-	if coderd.IsUnreachable(refusal) || pending.Version == "" {
-		return
-	}
-	if err := k.Records.Delete(context.WithoutCancel(ctx), pending); err != nil {
-		log.FromContext(ctx).Error(err, "Could not remove the record of a workspace that was not created", "workspace", pending.Name)
-	}
 }
 
 // plan is the request that creates a workspace, with the objects it refers to. Building a plan only
@@ -170,22 +153,16 @@ func checkOwner(ctx context.Context, p plan, name string) error {
 	}
 }
 
-// noSuchTemplate returns the message for a spec.templateName that does not exist. A common mistake
-// is to use the name of the CoderTemplate object.
-func noSuchTemplate(name, organization string) string {
-	message := fmt.Sprintf("there is no such template in organization %q", organization)
-	if i := strings.LastIndexByte(name, '.'); i >= 0 {
-		message += fmt.Sprintf("; templateName is the name in Coder, without the organization: %q", name[i+1:])
-	}
-	return message
-}
-
 func newRequest(ctx context.Context, p plan, ws object) (coderd.NewWorkspace, error) {
 	client, spec := p.connection.Client, ws.Spec
 	template, err := client.TemplateByName(ctx, p.organization.ID, spec.TemplateName)
 	if coderd.IsNotFound(err) {
-		return coderd.NewWorkspace{}, invalid(ws.Name, field.Invalid(specPath.Child("templateName"), spec.TemplateName,
-			noSuchTemplate(spec.TemplateName, p.organization.Name)))
+		problem := fmt.Sprintf("there is no such template in organization %q", p.organization.Name)
+		if i := strings.LastIndexByte(spec.TemplateName, '.'); i >= 0 {
+			// A common mistake is to use the name of the CoderTemplate object.
+			problem += fmt.Sprintf("; templateName is the name in Coder, without the organization: %q", spec.TemplateName[i+1:])
+		}
+		return coderd.NewWorkspace{}, invalid(ws.Name, field.Invalid(specPath.Child("templateName"), spec.TemplateName, problem))
 	}
 	if err != nil {
 		return coderd.NewWorkspace{}, fault(ws.Name, err)
@@ -208,14 +185,6 @@ func newRequest(ctx context.Context, p plan, ws object) (coderd.NewWorkspace, er
 	s := subject{connection: p.connection, name: ws.Name, workspace: coderd.Workspace{
 		OwnerID: p.owner.ID, UseClassicParameterFlow: template.UseClassicParameterFlow,
 	}}
-	return request, s.addParameters(ctx, ws.Spec, version, &request)
-}
-
-// addParameters validates the parameters of a new workspace and adds them to the request. Coder
-// reports missing parameters only in an unstructured message, so they are checked here.
-func (s subject) addParameters(
-	ctx context.Context, spec aggregationv1alpha1.CoderWorkspaceSpec, version uuid.UUID, request *coderd.NewWorkspace,
-) error {
 	var n intent
 	n.setSpec(spec)
 	var given []value
@@ -224,11 +193,12 @@ func (s subject) addParameters(
 	}
 	set, err := s.readParameters(ctx, n, change{Parameters: given}, version, nil)
 	if err != nil {
-		return fault(s.name, err)
+		return request, fault(ws.Name, err)
 	}
 	for _, v := range set.values {
 		request.Parameters = append(request.Parameters, coderd.Parameter{Name: v.Name, Value: v.Value})
 	}
 	request.PresetID = set.presetID
-	return invalid(s.name, set.problems(nil)...)
+	// Coder reports missing parameters only in an unstructured message, so they are checked here.
+	return request, invalid(ws.Name, set.problems(nil)...)
 }

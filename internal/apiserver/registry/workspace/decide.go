@@ -55,12 +55,19 @@ func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Cont
 	if err = d.possible(o); err != nil {
 		return ctx, nil, err
 	}
-	if d.intent, err = intentOf(k.RecordOf(current)); err != nil {
+	if d.intent, err = registry.ReadIntent[intent](k.RecordOf(current)); err != nil {
 		return ctx, nil, unrecorded(d.name, err)
 	}
 	d.intent.setSpec(wanted.Spec)
-	if err = k.planShares(ctx, d); err != nil {
-		return ctx, nil, err
+	if d.shares {
+		d.intent.Change = d.intent.Change.withoutSharing()
+		// The plan shows which users and groups exist.
+		if err = mayShare(ctx, d.subject, coderd.Permission{ID: d.workspace.ID}); err == nil {
+			d.sharing, err = k.planSharing(ctx, d.subject, d.wanted.Spec.SharedWith)
+		}
+		if err != nil {
+			return ctx, nil, err
+		}
 	}
 	switch {
 	case d.orphan:
@@ -93,20 +100,6 @@ func (d *decision) possible(o order) error {
 		return invalid(d.name, field.Forbidden(ephemeralPath, "the workspace is already started, and the values apply to a start: restart it with them, or stop it first"))
 	}
 	return nil
-}
-
-// planShares plans a change of the users and groups that the workspace is shared with.
-func (k *Kind) planShares(ctx context.Context, d *decision) (err error) {
-	if !d.shares {
-		return nil
-	}
-	d.intent.Change = d.intent.Change.withoutSharing()
-	// The plan shows which users and groups exist.
-	if err := mayShare(ctx, d.subject, coderd.Permission{ID: d.workspace.ID}); err != nil {
-		return err
-	}
-	d.sharing, err = k.planSharing(ctx, d.subject, d.wanted.Spec.SharedWith)
-	return err
 }
 
 // authorize determines the Coder user that the caller acts as. Every difference needs a permission,
@@ -218,7 +211,6 @@ type difference struct {
 	orphan bool
 }
 
-// differenceOf compares the current spec with the wanted one.
 func differenceOf(was, spec aggregationv1alpha1.CoderWorkspaceSpec) difference {
 	d := difference{
 		any:       !equality.Semantic.DeepEqual(was, spec),

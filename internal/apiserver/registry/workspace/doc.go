@@ -2,7 +2,7 @@
 // record to an object, the writes to Coder, validation, table, and subresources.
 //
 // The subresources exec and portforward use the protocols of pods/exec and pods/portforward, as
-// client-go's remotecommand and portforward use them (stream*.go). A command, or a connection that
+// client-go's remotecommand and portforward use them (stream.go). A command, or a connection that
 // carries SSH, is served over WebSocket (v5.channel.k8s.io) and SPDY (v4.channel.k8s.io). Ports are
 // served over SPDY and over SPDY in WebSocket (SPDY/3.1+portforward.k8s.io). The servers of the
 // Kubernetes libraries are used if there are any. They have no WebSocket server that runs a command

@@ -10,8 +10,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
 // intent is what the record of a workspace stores besides metadata: what is wanted and not done yet,
@@ -69,7 +67,6 @@ type change struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-// value is the value of a parameter.
 type value struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -84,9 +81,6 @@ type failure struct {
 	At      metav1.Time `json:"at"`
 	Message string      `json:"message,omitempty"`
 }
-
-// intentOf reads the intent of a record, which may be nil.
-func intentOf(record *metadata.Record) (intent, error) { return registry.ReadIntent[intent](record) }
 
 // stored returns the intent as it is stored in a record.
 func (n intent) stored() intent {
@@ -121,7 +115,6 @@ func (n intent) refused() string {
 	return n.Change.Refused
 }
 
-// empty reports whether the change has no effect.
 func (c change) empty() bool {
 	return c.Running == nil && c.Version == "" && c.Preset == nil && c.Dormant == nil && c.SharedWith == nil && len(c.Parameters) == 0 && len(c.Ephemeral) == 0 && !c.Force
 }
@@ -163,19 +156,6 @@ func (c *change) withoutSharing() *change {
 		return nil
 	}
 	return &out
-}
-
-// valueOf returns the value that the change sets for a parameter.
-func (c *change) valueOf(name string) (string, bool) {
-	if c == nil {
-		return "", false
-	}
-	for _, v := range c.Parameters {
-		if v.Name == name {
-			return v.Value, true
-		}
-	}
-	return "", false
 }
 
 // setSpec records the parameters and the preset of a spec. It removes values from the waiting

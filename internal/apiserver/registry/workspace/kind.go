@@ -33,7 +33,6 @@ import (
 // Plural is the name of the resource.
 const Plural = "coderworkspaces"
 
-// object is the type of the objects.
 type object = *aggregationv1alpha1.CoderWorkspace
 
 var info = registry.ResourceInfo[object]{
@@ -68,10 +67,36 @@ var info = registry.ResourceInfo[object]{
 		{Name: "Last used", Type: "string", Priority: 1, Description: "Time since it was used."},
 		{Name: "Reason", Type: "string", Priority: 1, Description: "Why it is not ready."},
 	},
-	Row:         row,
-	Conditions:  func(ws object) *[]metav1.Condition { return &ws.Status.Conditions },
-	Spec:        func(ws object) any { return ws.Spec },
-	CoderFields: pathsOf,
+	Row:        row,
+	Conditions: func(ws object) *[]metav1.Condition { return &ws.Status.Conditions },
+	Spec:       func(ws object) any { return ws.Spec },
+	CoderFields: func(err error) map[string]*field.Path {
+		paths := map[string]*field.Path{
+			"name":                       namePath,
+			"template_id":                specPath.Child("templateName"),
+			"template_version_id":        versionPath,
+			"template_version_preset_id": presetPath,
+			"rich_parameter_values":      parametersPath,
+			"automatic_updates":          specPath.Child("automaticUpdates"),
+			"dormant":                    specPath.Child("dormant"),
+			"ttl_ms":                     specPath.Child("ttlMillis"),
+			"schedule":                   specPath.Child("autostartSchedule"),
+			"autostart_schedule":         specPath.Child("autostartSchedule"),
+			"user_roles":                 sharedWithPath,
+			"group_roles":                sharedWithPath,
+		}
+		var reported *coderd.Error
+		if !errors.As(err, &reported) {
+			return paths
+		}
+		// A field that is not in the list is the name of a parameter.
+		for _, f := range reported.Fields {
+			if paths[f.Field] == nil {
+				paths[f.Field] = parametersPath.Key(f.Field)
+			}
+		}
+		return paths
+	},
 }
 
 // The fields with an index in the cache, and those of which Coder ignores the case.
@@ -136,7 +161,6 @@ func (k *Kind) Registry() registry.Kind {
 	return k.Base.Registry(strategy{registry.NewStrategy(k.Typer)}, k)
 }
 
-// row returns the cells of kubectl get.
 func row(ws object, ages registry.Ages) []any {
 	status := ws.Status
 	health := "-"
@@ -165,35 +189,6 @@ func fault(name string, err error) error { return info.Fault(name, err) }
 
 // invalid returns 422 with the problems, or nil if there are none.
 func invalid(name string, problems ...*field.Error) error { return info.Invalid(name, problems...) }
-
-// pathsOf maps the fields that Coder names to fields of the object. A field that is not in the list
-// is the name of a parameter.
-func pathsOf(err error) map[string]*field.Path {
-	paths := map[string]*field.Path{
-		"name":                       namePath,
-		"template_id":                specPath.Child("templateName"),
-		"template_version_id":        versionPath,
-		"template_version_preset_id": presetPath,
-		"rich_parameter_values":      parametersPath,
-		"automatic_updates":          specPath.Child("automaticUpdates"),
-		"dormant":                    specPath.Child("dormant"),
-		"ttl_ms":                     specPath.Child("ttlMillis"),
-		"schedule":                   specPath.Child("autostartSchedule"),
-		"autostart_schedule":         specPath.Child("autostartSchedule"),
-		"user_roles":                 sharedWithPath,
-		"group_roles":                sharedWithPath,
-	}
-	var reported *coderd.Error
-	if !errors.As(err, &reported) {
-		return paths
-	}
-	for _, f := range reported.Fields {
-		if paths[f.Field] == nil {
-			paths[f.Field] = parametersPath.Key(f.Field)
-		}
-	}
-	return paths
-}
 
 // unrecorded converts an error of a write to a record. Clients do not know the record as a
 // resource, so the error is not returned unchanged.
@@ -226,14 +221,14 @@ func (k *Kind) Subresources(store registry.Store, authorizer authorizer.Uncondit
 	return map[string]rest.Storage{
 		"exec":        newSessionREST(k.New, r.exec),
 		"portforward": newSessionREST(k.New, r.portForward),
-		"scale":       &scaleREST{newScale, r},
+		"scale":       &scaleREST{func() runtime.Object { return &autoscalingv1.Scale{} }, r},
 		"start":       &actionREST{newAction, r, actionStart},
 		"stop":        &actionREST{newAction, r, actionStop},
 		"restart":     &actionREST{newAction, r, actionRestart},
 		"orphan":      &actionREST{newAction, r, actionOrphan},
 		"log":         registry.NewLogGetter(k.New, r.openLog),
 
-		TokenSubresource: &tokenREST{newToken, r},
+		TokenSubresource: &tokenREST{func() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceToken{} }, r},
 	}
 }
 

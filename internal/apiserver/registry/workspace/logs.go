@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -16,8 +15,16 @@ import (
 
 // openLog implements the subresource log: the log of a build of a workspace, or of one of its agents.
 func (r *subresource) openLog(ctx context.Context, name string, asked *aggregationv1alpha1.CoderWorkspaceLogOptions) (runtime.Object, error) {
-	if err := checkLogOptions(asked); err != nil {
-		return nil, err
+	// Also parameters that would have no effect are rejected.
+	switch {
+	case asked.Source != "" && asked.Source != sourceBuild && asked.Source != sourceAgent:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("source is %q, and must be build or agent", asked.Source))
+	case asked.Source != sourceAgent && (asked.Agent != "" || asked.Script != ""):
+		return nil, apierrors.NewBadRequest("agent and script need source=agent")
+	case asked.Source == sourceAgent && asked.Build != 0:
+		return nil, apierrors.NewBadRequest("build needs source=build: only the logs of the agents of the newest build are served")
+	case asked.TailLines < 0:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("tailLines is %d, and must not be negative", asked.TailLines))
 	}
 	ws, err := r.kind.Find(ctx, r.store, name)
 	if err != nil {
@@ -31,7 +38,12 @@ func (r *subresource) openLog(ctx context.Context, name string, asked *aggregati
 	if err != nil {
 		return nil, err
 	}
-	lines, err := open(ctx, client, name, ws.ID, asked)
+	// The object may be out of date.
+	w, err := client.Workspace(ctx, ws.ID)
+	if err != nil {
+		return nil, fault(name, err)
+	}
+	lines, err := open(ctx, client, name, w, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -47,33 +59,14 @@ const (
 	sourceAgent = "agent"
 )
 
-// checkLogOptions rejects invalid parameters, and those that would have no effect.
-func checkLogOptions(asked *aggregationv1alpha1.CoderWorkspaceLogOptions) error {
-	switch {
-	case asked.Source != "" && asked.Source != sourceBuild && asked.Source != sourceAgent:
-		return apierrors.NewBadRequest(fmt.Sprintf("source is %q, and must be build or agent", asked.Source))
-	case asked.Source != sourceAgent && (asked.Agent != "" || asked.Script != ""):
-		return apierrors.NewBadRequest("agent and script need source=agent")
-	case asked.Source == sourceAgent && asked.Build != 0:
-		return apierrors.NewBadRequest("build needs source=build: only the logs of the agents of the newest build are served")
-	case asked.TailLines < 0:
-		return apierrors.NewBadRequest(fmt.Sprintf("tailLines is %d, and must not be negative", asked.TailLines))
-	}
-	return nil
-}
-
 func openAgentLog(
-	ctx context.Context, client *coderd.Client, name string, id uuid.UUID, asked *aggregationv1alpha1.CoderWorkspaceLogOptions,
+	ctx context.Context, client *coderd.Client, name string, w coderd.Workspace, asked *aggregationv1alpha1.CoderWorkspaceLogOptions,
 ) (*coderd.LogStream, error) {
-	w, err := client.Workspace(ctx, id)
-	if err != nil {
-		return nil, fault(name, err)
-	}
 	agent, err := findAgent(name, w, asked.Agent)
 	if err != nil {
 		return nil, err
 	}
-	lines, err := client.AgentLogs(ctx, id, agent.ID, asked.Script, asked.After, asked.Follow)
+	lines, err := client.AgentLogs(ctx, w.ID, agent.ID, asked.Script, asked.After, asked.Follow)
 	var unknown *coderd.UnknownScriptError
 	if errors.As(err, &unknown) {
 		return nil, apierrors.NewBadRequest(unknown.Error())
@@ -82,33 +75,23 @@ func openAgentLog(
 }
 
 func openBuildLog(
-	ctx context.Context, client *coderd.Client, name string, id uuid.UUID, asked *aggregationv1alpha1.CoderWorkspaceLogOptions,
+	ctx context.Context, client *coderd.Client, name string, w coderd.Workspace, asked *aggregationv1alpha1.CoderWorkspaceLogOptions,
 ) (*coderd.LogStream, error) {
-	build, err := findBuild(ctx, client, id, asked.Build)
-	if err != nil {
-		return nil, fault(name, err)
+	build := w.LatestBuild
+	if number := asked.Build; number != 0 && number != build.Number {
+		missing := apierrors.NewBadRequest(fmt.Sprintf("build=%d: the workspace has builds 1 to %d", number, build.Number))
+		if number < 0 || number > build.Number {
+			return nil, missing
+		}
+		var err error
+		build, err = client.WorkspaceBuildByNumber(ctx, w, number)
+		switch {
+		case coderd.IsNotFound(err):
+			return nil, missing
+		case err != nil:
+			return nil, fault(name, err)
+		}
 	}
-	lines, err := client.BuildLogs(ctx, build, asked.After, asked.Follow)
+	lines, err := client.BuildLogs(ctx, build.ID, asked.After, asked.Follow)
 	return lines, fault(name, err)
-}
-
-// findBuild returns the ID of a build by its number, or of the newest build if the number is 0. It
-// reads the newest build from Coder, because the object may be out of date.
-func findBuild(ctx context.Context, client *coderd.Client, workspace uuid.UUID, number int32) (uuid.UUID, error) {
-	w, err := client.Workspace(ctx, workspace)
-	if err != nil {
-		return uuid.Nil, err
-	}
-	if number == 0 || number == w.LatestBuild.Number {
-		return w.LatestBuild.ID, nil
-	}
-	missing := apierrors.NewBadRequest(fmt.Sprintf("build=%d: the workspace has builds 1 to %d", number, w.LatestBuild.Number))
-	if number < 0 || number > w.LatestBuild.Number {
-		return uuid.Nil, missing
-	}
-	build, err := client.WorkspaceBuildByNumber(ctx, w, number)
-	if coderd.IsNotFound(err) {
-		return uuid.Nil, missing
-	}
-	return build.ID, err
 }

@@ -19,13 +19,13 @@ func TestNamesThatCoderRefuses(t *testing.T) {
 		ws := &aggregationv1alpha1.CoderWorkspace{
 			ObjectMeta: metav1.ObjectMeta{Name: "coder.ada." + name}, Spec: aggregationv1alpha1.CoderWorkspaceSpec{TemplateName: "starter"},
 		}
-		if errs := validateNew(ws); (len(errs) == 0) != valid {
+		if errs := (strategy{}).Validate(t.Context(), ws); (len(errs) == 0) != valid {
 			t.Errorf("%s: %v", name, errs)
 		}
 	}
 	// An existing workspace, which somebody named so in an earlier Coder, can be changed.
 	old := &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{Name: "coder.ada." + strings.Repeat("x", 40)}}
-	if errs := validateChange(old, old); len(errs) != 0 {
+	if errs := (strategy{}).ValidateUpdate(t.Context(), old, old); len(errs) != 0 {
 		t.Errorf("a change: %v", errs)
 	}
 	errs := validateParameterNames(parametersPath, []aggregationv1alpha1.WorkspaceParameter{{Name: "a", Value: "s3cret\x00"}})
@@ -41,7 +41,7 @@ func TestMessagesOfTheTemplateAreFilled(t *testing.T) {
 		{Name: "cpu", Type: "number", Min: &low, Max: &high, RegexMessage: "{value} is not from {min} to {max}"},
 		{Name: "zone", Type: "string", Regex: "^eu-", RegexMessage: "{value} is not in Europe"},
 	}
-	errs := checkParameters(defined, []value{{"cpu", "9"}, {"zone", "us-1"}}, nil)
+	errs := checkParameters(defined, []value{{"cpu", "9"}, {"zone", "us-1"}}, nil, false)
 	if len(errs) != 2 || !strings.Contains(errs[0].Detail, "9 is not from 1 to 8") || !strings.Contains(errs[1].Detail, "us-1 is not in Europe") {
 		t.Errorf("%v", errs)
 	}

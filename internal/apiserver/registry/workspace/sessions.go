@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 )
 
@@ -150,9 +152,13 @@ func (r *subresource) open(ctx context.Context, name, agent string) (*agents.Ses
 	if err != nil {
 		return nil, fault(name, err)
 	}
-	chosen, err := chooseAgent(name, w, agent)
+	chosen, err := findAgent(name, w, agent)
 	if err != nil {
 		return nil, err
+	}
+	if chosen.Status != agentConnected {
+		return nil, apierrors.NewConflict(resource, name, fmt.Errorf(
+			"agent %q is not connected (%s): look at the workspace's conditions and at the log of its pod", chosen.Name, chosen.Status))
 	}
 	if err := maySession(ctx, ws, client); err != nil {
 		return nil, err
@@ -192,3 +198,34 @@ type asCreate struct{ authorizer.Attributes }
 
 // GetVerb implements authorizer.Attributes.
 func (asCreate) GetVerb() string { return createVerb }
+
+// findAgent returns the agent with the name wanted, or the only agent if wanted is empty. The workspace
+// must be running. Case is ignored, because OpenSSH changes the names of hosts to lower case. An exact
+// match takes precedence: names that differ only in case are possible with agents of dev containers.
+func findAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, error) {
+	if w.LatestBuild.Transition != coderd.TransitionStart || w.LatestBuild.Status != statusRunning {
+		return coderd.Agent{}, apierrors.NewConflict(resource, name, fmt.Errorf(
+			"the workspace is %s, and must be running: set spec.running, or call kubectl coder start", w.LatestBuild.Status))
+	}
+	var names []string
+	var found []coderd.Agent
+	for _, agent := range w.Agents {
+		if wanted == agent.Name {
+			return agent, nil
+		}
+		names = append(names, agent.Name)
+		if wanted == "" || strings.EqualFold(wanted, agent.Name) {
+			found = append(found, agent)
+		}
+	}
+	switch {
+	case len(w.Agents) == 0:
+		return coderd.Agent{}, apierrors.NewConflict(resource, name, errors.New(
+			"the workspace has no agent: its template must have a coder_agent, and start it"))
+	case len(found) == 0:
+		return coderd.Agent{}, apierrors.NewBadRequest(fmt.Sprintf("agent is %q, and must be one of %s", wanted, strings.Join(names, ", ")))
+	case len(found) > 1:
+		return coderd.Agent{}, apierrors.NewBadRequest(fmt.Sprintf("agent must be given, because there are several: %s", strings.Join(names, ", ")))
+	}
+	return found[0], nil
+}

@@ -125,15 +125,6 @@ func inOrder(shared, spec []share) []share {
 	return out
 }
 
-// withRole returns the shares with the default role.
-func withRole(shares []share) []share {
-	out := slices.Clone(shares)
-	for i := range out {
-		out[i].Role = cmp.Or(out[i].Role, coderd.RoleUse)
-	}
-	return out
-}
-
 // validateSharing validates the users and groups, without requests to Coder. Those that the workspace
 // is already shared with are valid.
 func validateSharing(shares, old []share) field.ErrorList {

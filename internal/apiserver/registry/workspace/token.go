@@ -51,8 +51,6 @@ var (
 	_ rest.StorageMetadata = (*tokenREST)(nil)
 )
 
-func newToken() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceToken{} }
-
 // ProducesMIMETypes implements rest.StorageMetadata.
 func (*tokenREST) ProducesMIMETypes(string) []string { return nil }
 
@@ -73,9 +71,14 @@ func (r *tokenREST) Create(
 	if err != nil {
 		return nil, err
 	}
-	lifetime, err := lifetimeOf(name, asked.Spec)
-	if err != nil {
-		return nil, err
+	lifetime := usertokens.DefaultWorkspaceLifetime
+	if asked.Spec.ExpirationSeconds != nil {
+		seconds := *asked.Spec.ExpirationSeconds
+		least, most := int64(usertokens.MinWorkspaceLifetime/time.Second), int64(usertokens.MaxWorkspaceLifetime/time.Second)
+		if seconds < least || seconds > most {
+			return nil, invalidLifetime(name, seconds, fmt.Sprintf("must be %d to %d: a token lives at most one hour", least, most))
+		}
+		lifetime = time.Duration(seconds) * time.Second
 	}
 	caller, ok := request.UserFrom(ctx)
 	if !ok {
@@ -111,18 +114,6 @@ func (r *tokenREST) Create(
 	// As in kube-apiserver, this is by the local clock. Coder's clock may differ.
 	out.Status.Token, out.Status.ExpirationTimestamp = value, metav1.NewTime(now.Add(lifetime).Truncate(time.Second))
 	return out, nil
-}
-
-// lifetimeOf returns the requested lifetime of a token.
-func lifetimeOf(name string, spec aggregationv1alpha1.CoderWorkspaceTokenSpec) (time.Duration, error) {
-	if spec.ExpirationSeconds == nil {
-		return usertokens.DefaultWorkspaceLifetime, nil
-	}
-	least, most := int64(usertokens.MinWorkspaceLifetime/time.Second), int64(usertokens.MaxWorkspaceLifetime/time.Second)
-	if seconds := *spec.ExpirationSeconds; seconds < least || seconds > most {
-		return 0, invalidLifetime(name, seconds, fmt.Sprintf("must be %d to %d: a token lives at most one hour", least, most))
-	}
-	return time.Duration(*spec.ExpirationSeconds) * time.Second, nil
 }
 
 func invalidLifetime(name string, value any, detail string) error {
@@ -176,7 +167,6 @@ func tokenUser(ctx context.Context, t registry.Found[object], actors *impersonat
 	return ctx, user, nil
 }
 
-// tokenFault returns the API status of an error from the creation of a token.
 func tokenFault(name, username string, err error) error {
 	var many *usertokens.TooManyTokensError
 	var reported *coderd.Error
