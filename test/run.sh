@@ -28,13 +28,9 @@ if [ $# = 0 ]; then
   shared=("$results/testcluster-$part")
   go build -o "${shared[0]}" ./test/testcluster
   # Plain assignments, so that an error of go list ends the script and no package is left out.
-<<<<<<< HEAD
   names=$(go list ./api/... ./internal/{export,installation,migrate,podproblem,supportbundle} \
     ./internal/controllers/{backup,controlplane,ensure,provisioner,resources,workspaceproxy}/... \
     ./test/{admission,chart,docs,manifests,monitoring,release})
-=======
-  names=$(go list ./test/admission ./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release ./internal/installation)
->>>>>>> h/uninstall
   mapfile -t sequential <<<"$names"
   names=$(go list ./... | grep -vxF -e "$names" -e "$(go list ./test/integration)")
   mapfile -t others <<<"$names"
