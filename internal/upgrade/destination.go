@@ -78,7 +78,18 @@ func backupDestination(schedule *coderv1alpha1.CoderBackupSchedule, obj client.O
 	works, problem, result := "", "", Passed
 	switch typed := obj.(type) {
 	case *corev1.PersistentVolumeClaim:
-		works, problem = fmt.Sprintf("PersistentVolumeClaim %q exists", typed.Name), claimProblem(typed, err)
+		is := fmt.Sprintf("PersistentVolumeClaim %q", typed.Name)
+		works = is + " exists"
+		// A claim that is not bound may get its volume with the pod of the backup.
+		switch {
+		case apierrors.IsNotFound(err):
+			problem = is + " does not exist; create it"
+		case err != nil:
+		case !typed.DeletionTimestamp.IsZero():
+			problem = is + " is being deleted; create it again"
+		case typed.Status.Phase == corev1.ClaimLost:
+			problem = is + " has lost its volume; replace it"
+		}
 		// Kubernetes does not enforce access modes when a volume is mounted, so a backup may succeed.
 		if slices.Equal(typed.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}) {
 			works, result = works+"; its only access mode is ReadOnlyMany, so its volume may not be writable", Warning
@@ -102,23 +113,8 @@ func backupDestination(schedule *coderv1alpha1.CoderBackupSchedule, obj client.O
 	return Check{CheckDestination, result, works}
 }
 
-// claimProblem returns why no backup can be stored in a volume, and what to do, or an empty string. A claim that is not bound
-// may get its volume with the pod of the backup.
-func claimProblem(claim *corev1.PersistentVolumeClaim, err error) string {
-	is := fmt.Sprintf("PersistentVolumeClaim %q", claim.Name)
-	switch {
-	case apierrors.IsNotFound(err):
-		return is + " does not exist; create it"
-	case err != nil:
-	case !claim.DeletionTimestamp.IsZero():
-		return is + " is being deleted; create it again"
-	case claim.Status.Phase == corev1.ClaimLost:
-		return is + " has lost its volume; replace it"
-	}
-	return ""
-}
-
-// bucketProblem is claimProblem for a bucket. The recipients are parsed like in the Job of the backup.
+// bucketProblem returns why no backup can be stored in a bucket, and what to do, or an empty string. The recipients are parsed
+// like in the Job of the backup.
 func bucketProblem(s3 *coderv1alpha1.BackupS3, secret *corev1.Secret, err error) string {
 	if len(s3.AgeRecipients) > 0 {
 		if _, err := age.ParseRecipients(strings.NewReader(strings.Join(s3.AgeRecipients, "\n"))); err != nil {
@@ -136,7 +132,7 @@ func bucketProblem(s3 *coderv1alpha1.BackupS3, secret *corev1.Secret, err error)
 	return ""
 }
 
-// cloudNativePGProblem is claimProblem for a Backup of CloudNativePG that the operator creates.
+// cloudNativePGProblem is bucketProblem for a Backup of CloudNativePG that the operator creates.
 func cloudNativePGProblem(namespace string, err error) string {
 	switch {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
