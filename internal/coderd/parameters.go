@@ -128,35 +128,23 @@ const ownerNotFound = "owner_not_found"
 func (c *Client) EvaluateParameters(ctx context.Context, version, owner uuid.UUID, values map[string]string) ([]VersionParameter, error) {
 	ctx = WithBeforeChange(ctx, func(context.Context) error { return nil })
 	op := fmt.Sprintf("evaluating the parameters of template version %s", version)
-	path := fmt.Sprintf("/api/v2/templateversions/%s/dynamic-parameters/evaluate", version)
-	body := codersdk.DynamicParametersRequest{Inputs: values, OwnerID: owner}
-	return fetch(ctx, c, op, evaluatedParameters, func(ctx context.Context) (codersdk.DynamicParametersResponse, error) {
-		var response codersdk.DynamicParametersResponse
-		err := c.request(ctx, http.MethodPost, path, body, http.StatusOK, into(&response))
-		if i := firstError(response.Diagnostics); err == nil && i >= 0 {
-			err = evaluationError(op, response.Diagnostics[i])
+	response, err := post[codersdk.DynamicParametersResponse](ctx, c, op,
+		fmt.Sprintf("/api/v2/templateversions/%s/dynamic-parameters/evaluate", version),
+		codersdk.DynamicParametersRequest{Inputs: values, OwnerID: owner}, http.StatusOK)
+	if i := firstError(response.Diagnostics); err == nil && i >= 0 {
+		// Coder returns an evaluation without a result with the status 200.
+		failed := &Error{Op: op, StatusCode: http.StatusBadRequest, Message: "Unable to validate parameters", Detail: diagnosis(response.Diagnostics[i])}
+		if response.Diagnostics[i].Extra.Code == ownerNotFound {
+			failed.StatusCode = http.StatusNotFound
 		}
-		return response, err
-	})
-}
-
-// evaluationError returns the error of an evaluation without a result. Coder returns it with the
-// status 200.
-func evaluationError(op string, d codersdk.FriendlyDiagnostic) *Error {
-	e := &Error{Op: op, StatusCode: http.StatusBadRequest, Message: "Unable to validate parameters", Detail: diagnosis(d)}
-	if d.Extra.Code == ownerNotFound {
-		e.StatusCode = http.StatusNotFound
+		failed.truncate()
+		err = failed
 	}
-	e.truncate()
-	return e
-}
-
-func evaluatedParameters(response codersdk.DynamicParametersResponse) []VersionParameter {
 	var out []VersionParameter
 	for _, p := range response.Parameters {
 		out = append(out, evaluatedParameter(p))
 	}
-	return out
+	return out, err
 }
 
 func evaluatedParameter(p codersdk.PreviewParameter) VersionParameter {
