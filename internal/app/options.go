@@ -330,11 +330,20 @@ func (o *CoderOptions) validateStatic() []error {
 func (o *CoderOptions) client(newClient func(coderd.Config) (*coderd.Client, error)) (*coderd.Client, error) {
 	config := coderd.Config{URL: o.URL, Token: o.Token, Timeout: o.RequestTimeout}
 	if o.TokenFile != "" {
-		file := &tokenFile{path: o.TokenFile}
-		if err := file.read(); err != nil {
+		token, err := readToken(o.TokenFile)
+		if err != nil {
 			return nil, err
 		}
-		config.CurrentToken = file.current
+		var mu sync.Mutex
+		// The file may be that of a mounted Secret, whose token is replaced.
+		config.CurrentToken = func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			if newest, err := readToken(o.TokenFile); err == nil {
+				token = newest
+			}
+			return token
+		}
 	}
 	c, err := newClient(config)
 	if err != nil {
@@ -343,31 +352,14 @@ func (o *CoderOptions) client(newClient func(coderd.Config) (*coderd.Client, err
 	return c, nil
 }
 
-// tokenFile is a file with a token that may be replaced, such as that of a mounted Secret.
-type tokenFile struct {
-	path string
-
-	mu    sync.Mutex
-	token string
-}
-
-func (f *tokenFile) read() error {
-	raw, err := os.ReadFile(f.path)
+func readToken(path string) (string, error) {
+	raw, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("reading --%s: %w", flagCoderTokenFile, err)
+		return "", fmt.Errorf("reading --%s: %w", flagCoderTokenFile, err)
 	}
 	token := strings.TrimSpace(string(raw))
 	if token == "" {
-		return fmt.Errorf("--%s: %s is empty", flagCoderTokenFile, f.path)
+		return "", fmt.Errorf("--%s: %s is empty", flagCoderTokenFile, path)
 	}
-	f.token = token
-	return nil
-}
-
-// current returns the token in the file, or the last one if it cannot be read.
-func (f *tokenFile) current() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	_ = f.read()
-	return f.token
+	return token, nil
 }
