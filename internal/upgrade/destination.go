@@ -100,7 +100,17 @@ func backupDestination(schedule *coderv1alpha1.CoderBackupSchedule, obj client.O
 	case *unstructured.Unstructured:
 		works = fmt.Sprintf("a Backup of CloudNativePG for the Cluster %q can be created; whether CloudNativePG can make the backup is not known before",
 			schedule.Spec.Template.Destination.CloudNativePG.ClusterName)
-		problem = cloudNativePGProblem(schedule.Namespace, err)
+		switch {
+		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+			problem = "the cluster does not serve backups.postgresql.cnpg.io in version v1; install CloudNativePG"
+		case apierrors.IsForbidden(err):
+			problem = fmt.Sprintf("the operator may not create backups.postgresql.cnpg.io in namespace %q (%v); set the value backups.cloudNativePG of the Helm chart to true",
+				schedule.Namespace, err)
+		case apierrors.IsInvalid(err):
+			problem = fmt.Sprintf("CloudNativePG rejects the Backup (%v); correct its Cluster", err)
+		case apierrors.IsInternalError(err):
+			problem = fmt.Sprintf("kube-apiserver does not reach CloudNativePG (%v); see its pods", err)
+		}
 	}
 	switch {
 	case problem != "":
@@ -128,21 +138,6 @@ func bucketProblem(s3 *coderv1alpha1.BackupS3, secret *corev1.Secret, err error)
 		if err == nil && len(bytes.TrimSpace(secret.Data[key])) == 0 {
 			return fmt.Sprintf("Secret %q, which has the access keys of the bucket, has no value for the key %q; add it", secret.Name, key)
 		}
-	}
-	return ""
-}
-
-// cloudNativePGProblem is bucketProblem for a Backup of CloudNativePG that the operator creates.
-func cloudNativePGProblem(namespace string, err error) string {
-	switch {
-	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		return "the cluster does not serve backups.postgresql.cnpg.io in version v1; install CloudNativePG"
-	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("the operator may not create backups.postgresql.cnpg.io in namespace %q (%v); set the value backups.cloudNativePG of the Helm chart to true", namespace, err)
-	case apierrors.IsInvalid(err):
-		return fmt.Sprintf("CloudNativePG rejects the Backup (%v); correct its Cluster", err)
-	case apierrors.IsInternalError(err):
-		return fmt.Sprintf("kube-apiserver does not reach CloudNativePG (%v); see its pods", err)
 	}
 	return ""
 }

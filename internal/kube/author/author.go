@@ -67,10 +67,16 @@ func (c Checker) Check(ctx context.Context, obj client.Object, grant Grant) erro
 		return nil
 	}
 	grant.Field = cmp.Or(grant.Field, "spec.rbac")
-	author, err := c.authorOf(ctx, obj, grant.Field)
-	if err != nil {
+	lines := strings.Split(obj.GetAnnotations()[coderv1alpha1.AnnotationRBACAuthor], "\n")
+	if lines[0] == "" {
+		return &RefusedError{Unknown: true, Message: fmt.Sprintf(
+			"it is not known who wrote %[3]s, so nothing is granted: there is no annotation %[1]s; %[2]s, and then record yourself as "+
+				"the author (kubectl annotate --overwrite … %[1]s=me)", coderv1alpha1.AnnotationRBACAuthor, applyPolicy, grant.Field)}
+	}
+	if err := c.guarded(ctx, obj); err != nil {
 		return err
 	}
+	author := user{name: lines[0], groups: lines[1:]}
 	if obj.GetNamespace() != grant.Namespace {
 		if err := c.mayWrite(ctx, author, grant); err != nil {
 			return err
@@ -91,20 +97,6 @@ func (c Checker) Check(ctx context.Context, obj client.Object, grant Grant) erro
 type user struct {
 	name   string
 	groups []string
-}
-
-// authorOf returns the author that the policy recorded.
-func (c Checker) authorOf(ctx context.Context, obj client.Object, field string) (user, error) {
-	lines := strings.Split(obj.GetAnnotations()[coderv1alpha1.AnnotationRBACAuthor], "\n")
-	if lines[0] == "" {
-		return user{}, &RefusedError{Unknown: true, Message: fmt.Sprintf(
-			"it is not known who wrote %[3]s, so nothing is granted: there is no annotation %[1]s; %[2]s, and then record yourself as "+
-				"the author (kubectl annotate --overwrite … %[1]s=me)", coderv1alpha1.AnnotationRBACAuthor, applyPolicy, field)}
-	}
-	if err := c.guarded(ctx, obj); err != nil {
-		return user{}, err
-	}
-	return user{name: lines[0], groups: lines[1:]}, nil
 }
 
 const (
