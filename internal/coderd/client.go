@@ -167,6 +167,11 @@ func change[A, B any](ctx context.Context, c *Client, op string, method func(con
 	return c.call(ctx, op, func(ctx context.Context) error { return method(ctx, a, b) })
 }
 
+// with returns the call of a method of Coder's client with one argument.
+func with[Arg, Response any](method func(context.Context, Arg) (Response, error), arg Arg) func(context.Context) (Response, error) {
+	return func(ctx context.Context) (Response, error) { return method(ctx, arg) }
+}
+
 // fetch runs one operation and converts the response.
 func fetch[Response, Result any](
 	ctx context.Context, c *Client, op string, convert func(Response) Result, do func(ctx context.Context) (Response, error),

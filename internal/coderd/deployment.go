@@ -58,9 +58,7 @@ func newOrganization(o codersdk.Organization) Organization {
 
 // OrganizationByName reads an organization. For DefaultOrganization the result has the real name.
 func (c *Client) OrganizationByName(ctx context.Context, name string) (Organization, error) {
-	return fetch(ctx, c, fmt.Sprintf("reading organization %q", name), newOrganization, func(ctx context.Context) (codersdk.Organization, error) {
-		return c.sdk.OrganizationByName(ctx, name)
-	}, name)
+	return fetch(ctx, c, fmt.Sprintf("reading organization %q", name), newOrganization, with(c.sdk.OrganizationByName, name), name)
 }
 
 // Organizations lists all organizations that the token may see.
@@ -196,9 +194,7 @@ func (c *Client) Licenses(ctx context.Context) ([]License, error) {
 // the reason, if Coder does not accept it. White space around the text is ignored.
 func (c *Client) AddLicense(ctx context.Context, jwt string) (License, error) {
 	jwt = strings.TrimSpace(jwt)
-	out, err := fetch(ctx, c, "adding a license to Coder", newLicense, func(ctx context.Context) (codersdk.License, error) {
-		return c.sdk.AddLicense(ctx, codersdk.AddLicenseRequest{License: jwt})
-	})
+	out, err := fetch(ctx, c, "adding a license to Coder", newLicense, with(c.sdk.AddLicense, codersdk.AddLicenseRequest{License: jwt}))
 	return out, withoutSecret(err, jwt)
 }
 

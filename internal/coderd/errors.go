@@ -199,7 +199,9 @@ func newError(op, coderURL string, seen *answer, err error) *Error {
 		}
 		e.Message = fmt.Sprintf("%s redirects to %s, and the token is not sent there; use that address, "+
 			"or do not set CODER_REDIRECT_TO_ACCESS_URL", coderURL, target)
-	case errors.Is(err, errNotCoder), !seen.json && !meansTheSame(seen.status):
+	case errors.Is(err, errNotCoder), !seen.json && seen.status < http.StatusInternalServerError &&
+		seen.status != http.StatusTooManyRequests && seen.status != http.StatusRequestEntityTooLarge:
+		// The other statuses mean the same, whether Coder or a proxy returned them.
 		e.Message = fmt.Sprintf("the response from %s (HTTP %d) is not from Coder; check the URL", coderURL, seen.status)
 	case errors.As(err, &sdkError):
 		fillFromCoder(e, sdkError, seen.version)
@@ -225,11 +227,6 @@ func (e *Error) truncate() {
 		f := &e.Fields[i]
 		f.Field, f.Detail = redaction.Truncate(f.Field, maxName), redaction.Truncate(f.Detail, maxMessage)
 	}
-}
-
-// meansTheSame reports whether a status has the same meaning whether Coder or a proxy returned it.
-func meansTheSame(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusRequestEntityTooLarge || status >= http.StatusInternalServerError
 }
 
 func fillFromCoder(e *Error, answer *codersdk.Error, coderVersion string) {

@@ -142,27 +142,23 @@ func (c *Client) EvaluateParameters(ctx context.Context, version, owner uuid.UUI
 	}
 	var out []VersionParameter
 	for _, p := range response.Parameters {
-		out = append(out, evaluatedParameter(p))
+		parameter := VersionParameter{
+			Name: p.Name, DisplayName: p.DisplayName, Description: p.Description, Type: string(p.Type), FormType: string(p.FormType),
+			Required: p.Required, Default: p.DefaultValue.Value, Mutable: p.Mutable, Ephemeral: p.Ephemeral,
+		}
+		for _, o := range p.Options {
+			parameter.Options = append(parameter.Options, ParameterOption{Name: o.Name, Value: o.Value.Value, Description: o.Description})
+		}
+		for _, v := range p.Validations {
+			parameter.Regex, parameter.RegexMessage = ptr.Deref(v.Regex, ""), v.Error
+			parameter.Min, parameter.Max, parameter.Monotonic = int32Of(v.Min), int32Of(v.Max), ptr.Deref(v.Monotonic, "")
+		}
+		if i := firstError(p.Diagnostics); i >= 0 {
+			parameter.Problem = redaction.Truncate(diagnosis(p.Diagnostics[i]), maxMessage)
+		}
+		out = append(out, parameter)
 	}
 	return out, err
-}
-
-func evaluatedParameter(p codersdk.PreviewParameter) VersionParameter {
-	out := VersionParameter{
-		Name: p.Name, DisplayName: p.DisplayName, Description: p.Description, Type: string(p.Type), FormType: string(p.FormType),
-		Required: p.Required, Default: p.DefaultValue.Value, Mutable: p.Mutable, Ephemeral: p.Ephemeral,
-	}
-	for _, o := range p.Options {
-		out.Options = append(out.Options, ParameterOption{Name: o.Name, Value: o.Value.Value, Description: o.Description})
-	}
-	for _, v := range p.Validations {
-		out.Regex, out.RegexMessage, out.Monotonic = ptr.Deref(v.Regex, ""), v.Error, ptr.Deref(v.Monotonic, "")
-		out.Min, out.Max = int32Of(v.Min), int32Of(v.Max)
-	}
-	if i := firstError(p.Diagnostics); i >= 0 {
-		out.Problem = redaction.Truncate(diagnosis(p.Diagnostics[i]), maxMessage)
-	}
-	return out
 }
 
 // firstError returns the index of the first error among the diagnostics, or -1. The others are

@@ -50,9 +50,7 @@ func CheckProvisionerKeyName(name string) error {
 // ProvisionerKeys lists the keys of an organization, the oldest first, without Coder's own keys.
 func (c *Client) ProvisionerKeys(ctx context.Context, org uuid.UUID) ([]ProvisionerKey, error) {
 	op := fmt.Sprintf("listing the provisioner keys of organization %s", org)
-	return fetchList(ctx, c, op, newProvisionerKey, func(ctx context.Context) ([]codersdk.ProvisionerKey, error) {
-		return c.sdk.ListProvisionerKeys(ctx, org)
-	})
+	return fetchList(ctx, c, op, newProvisionerKey, with(c.sdk.ListProvisionerKeys, org))
 }
 
 // CreateProvisionerKey creates a key and returns its text, which Coder returns only once. The error

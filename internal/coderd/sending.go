@@ -58,10 +58,27 @@ func (t *recorder) send(req *http.Request) (*http.Response, error) {
 		t.observe(call)
 	}
 	tracing.NoteAnswer(span, res, err)
+	values := []any{"method", call.Method, "endpoint", call.Endpoint, "host", req.URL.Host,
+		"status", call.Status, "durationMs", call.Duration.Milliseconds()}
 	if id := coderRequestID(res); id != "" {
 		span.SetAttributes(attribute.String("coder.request_id", id))
+		values = append(values, "coderRequestID", id)
 	}
-	logCall(req, call, coderRequestID(res), err)
+	logger := logr.FromContextOrDiscard(req.Context())
+	if call.Status != 0 && call.Status < http.StatusInternalServerError {
+		logger.V(1).Info("Sent a request to Coder", values...)
+		return res, err
+	}
+	if err != nil {
+		// The error may contain data of the response, for example a status line.
+		values = append(values, "error", redaction.Truncate(causeOf(err).Error(), maxMessage))
+	}
+	// A failure is always logged if a request or a reconcile pass waits for it. Failures of the mirror, which retries by
+	// itself, are logged only at level 1, because an outage would fill the log.
+	if req.Context().Err() != nil || tracing.RequestID(req.Context()) == "" {
+		logger = logger.V(1)
+	}
+	logger.Info("A request to Coder failed", values...)
 	return res, err
 }
 
@@ -83,31 +100,6 @@ func revealed(ctx context.Context) context.Context {
 		return trace.ContextWithSpan(ctx, span)
 	}
 	return ctx
-}
-
-// logCall writes one line. A failure is always logged if a request or a reconcile pass waits for
-// it. Failures of the mirror, which retries by itself, are logged only at level 1, because an
-// outage would fill the log.
-func logCall(req *http.Request, call Call, coderRequestID string, err error) {
-	ctx := req.Context()
-	logger := logr.FromContextOrDiscard(ctx)
-	values := []any{"method", call.Method, "endpoint", call.Endpoint, "host", req.URL.Host,
-		"status", call.Status, "durationMs", call.Duration.Milliseconds()}
-	if coderRequestID != "" {
-		values = append(values, "coderRequestID", coderRequestID)
-	}
-	if call.Status != 0 && call.Status < http.StatusInternalServerError {
-		logger.V(1).Info("Sent a request to Coder", values...)
-		return
-	}
-	if err != nil {
-		// The error may contain data of the response, for example a status line.
-		values = append(values, "error", redaction.Truncate(causeOf(err).Error(), maxMessage))
-	}
-	if ctx.Err() != nil || tracing.RequestID(ctx) == "" {
-		logger = logger.V(1)
-	}
-	logger.Info("A request to Coder failed", values...)
 }
 
 // coderRequestID returns the id under which Coder logs a request. Another server may send any

@@ -117,9 +117,7 @@ func (c *Client) TemplateByName(ctx context.Context, org uuid.UUID, name string)
 
 // Template reads a template by its id.
 func (c *Client) Template(ctx context.Context, id uuid.UUID) (Template, error) {
-	return fetch(ctx, c, fmt.Sprintf("reading template %s", id), newTemplate, func(ctx context.Context) (codersdk.Template, error) {
-		return c.sdk.Template(ctx, id)
-	})
+	return fetch(ctx, c, fmt.Sprintf("reading template %s", id), newTemplate, with(c.sdk.Template, id))
 }
 
 // CreateTemplate creates a template. Its version may still be building. The error is IsConflict if
@@ -165,7 +163,7 @@ type TemplateEdit struct {
 // and every field is sent explicitly, which has the same effect in all versions. If another client
 // changes the policy between the two requests, its change is lost; Coder has no way to prevent
 // that.
-func (c *Client) UpdateTemplate(ctx context.Context, id uuid.UUID, edit TemplateEdit) (Template, error) {
+func (c *Client) UpdateTemplate(ctx context.Context, id uuid.UUID, wanted TemplateEdit) (Template, error) {
 	var out Template
 	err := c.call(ctx, fmt.Sprintf("updating template %s", id), func(ctx context.Context) error {
 		current, err := c.sdk.Template(ctx, id)
@@ -174,7 +172,17 @@ func (c *Client) UpdateTemplate(ctx context.Context, id uuid.UUID, edit Template
 		}
 		out = newTemplate(current)
 		request, err := keepPolicy(current)
-		if err != nil || !edit.apply(&request) {
+		changed := []bool{
+			edit(&request.DisplayName, wanted.DisplayName),
+			edit(&request.Description, wanted.Description),
+			edit(&request.Icon, wanted.Icon),
+			edit(&request.DefaultTTLMillis, millis(wanted.DefaultTTL)),
+			edit(&request.ActivityBumpMillis, millis(wanted.ActivityBump)),
+			edit(&request.AllowUserCancelWorkspaceJobs, wanted.AllowUserCancelWorkspaceJobs),
+			edit(&request.UseClassicParameterFlow, wanted.UseClassicParameterFlow),
+			edit(&request.CORSBehavior, (*codersdk.CORSBehavior)(wanted.CORSBehavior)),
+		}
+		if err != nil || !slices.Contains(changed, true) {
 			return err
 		}
 		var updated codersdk.Template
@@ -227,21 +235,6 @@ func keepPolicy(t codersdk.Template) (request templatePatch, err error) {
 		err = json.Unmarshal(data, &request)
 	}
 	return request, err
-}
-
-// apply writes the edit into the request and reports whether it changes anything.
-func (e TemplateEdit) apply(request *templatePatch) bool {
-	changed := []bool{
-		edit(&request.DisplayName, e.DisplayName),
-		edit(&request.Description, e.Description),
-		edit(&request.Icon, e.Icon),
-		edit(&request.DefaultTTLMillis, millis(e.DefaultTTL)),
-		edit(&request.ActivityBumpMillis, millis(e.ActivityBump)),
-		edit(&request.AllowUserCancelWorkspaceJobs, e.AllowUserCancelWorkspaceJobs),
-		edit(&request.UseClassicParameterFlow, e.UseClassicParameterFlow),
-		edit(&request.CORSBehavior, (*codersdk.CORSBehavior)(e.CORSBehavior)),
-	}
-	return slices.Contains(changed, true)
 }
 
 // edit writes the wanted value, unless it is nil, and reports whether it differs.
@@ -405,9 +398,7 @@ func (c *Client) templateVersions(ctx context.Context, request codersdk.Template
 
 // TemplateVersion reads one version.
 func (c *Client) TemplateVersion(ctx context.Context, id uuid.UUID) (TemplateVersion, error) {
-	return fetch(ctx, c, fmt.Sprintf("reading template version %s", id), newTemplateVersion, func(ctx context.Context) (codersdk.TemplateVersion, error) {
-		return c.sdk.TemplateVersion(ctx, id)
-	})
+	return fetch(ctx, c, fmt.Sprintf("reading template version %s", id), newTemplateVersion, with(c.sdk.TemplateVersion, id))
 }
 
 // CreateTemplateVersion queues the Terraform build of a version. The version does not become the

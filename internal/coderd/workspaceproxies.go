@@ -81,9 +81,7 @@ func (c *Client) WorkspaceProxyByID(ctx context.Context, id uuid.UUID) (Workspac
 }
 
 func (c *Client) readWorkspaceProxy(ctx context.Context, op, query string) (WorkspaceProxy, error) {
-	return fetch(ctx, c, op, newWorkspaceProxy, func(ctx context.Context) (codersdk.WorkspaceProxy, error) {
-		return c.sdk.WorkspaceProxyByName(ctx, query)
-	})
+	return fetch(ctx, c, op, newWorkspaceProxy, with(c.sdk.WorkspaceProxyByName, query))
 }
 
 // CreateWorkspaceProxy creates a proxy and returns the token with which it registers. Coder returns

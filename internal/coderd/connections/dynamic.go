@@ -324,10 +324,21 @@ func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *
 	var err error
 	controlPlane := client.ObjectKeyFromObject(cp)
 	e.client, err = d.opts.NewClient(coderd.Config{
-		URL:            cp.Status.URL,
-		Token:          token,
-		Timeout:        d.opts.Timeout,
-		OnUnauthorized: func() { d.refuse(e, controlPlane) },
+		URL:     cp.Status.URL,
+		Token:   token,
+		Timeout: d.opts.Timeout,
+		OnUnauthorized: func() {
+			// Only the first time that Coder refuses this token.
+			d.mu.Lock()
+			first := e.refusedAt.IsZero()
+			if first {
+				e.refusedAt = d.opts.Clock.Now()
+			}
+			d.mu.Unlock()
+			if first && d.opts.OnUnauthorized != nil {
+				d.opts.OnUnauthorized(controlPlane)
+			}
+		},
 		OnUnreachable: func() {
 			if d.opts.OnUnreachable != nil {
 				d.opts.OnUnreachable(controlPlane)
@@ -339,19 +350,6 @@ func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *
 	}
 	d.clients[cp.UID] = e
 	return e.client, ""
-}
-
-// refuse drops a client whose token Coder refused, and calls OnUnauthorized once for it.
-func (d *Dynamic) refuse(e *entry, controlPlane types.NamespacedName) {
-	d.mu.Lock()
-	first := e.refusedAt.IsZero()
-	if first {
-		e.refusedAt = d.opts.Clock.Now()
-	}
-	d.mu.Unlock()
-	if first && d.opts.OnUnauthorized != nil {
-		d.opts.OnUnauthorized(controlPlane)
-	}
 }
 
 func (d *Dynamic) forget(uid types.UID) {
