@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -24,9 +25,9 @@ func BenchmarkListWorkspaces(b *testing.B) {
 	connection := f.provider.connections[0]
 	b.Run("from Coder", func(b *testing.B) {
 		for b.Loop() {
-			list, err := connection.Client.Workspaces(b.Context())
-			if err != nil || len(list) != many {
-				b.Fatal(len(list), err)
+			list, err := connection.Client.WorkspacePage(b.Context(), 0, coderd.MaxWorkspacePage)
+			if err != nil || len(list.Workspaces) != many {
+				b.Fatal(len(list.Workspaces), err)
 			}
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +70,16 @@ func newCommand(options *Options, streams genericiooptions.IOStreams, start func
 		cmd.Flags().AddFlagSet(set)
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(cmd, sets) })
-	cmd.AddCommand(subcommands(streams)...)
+	for _, command := range []*cobra.Command{
+		installation.NewCheckCommand(streams),
+		export.NewCommand(streams),
+		migrate.NewCommand(streams),
+		supportbundle.NewCommand(streams),
+		bucket.NewCommand(),
+	} {
+		command.SetHelpFunc((&cobra.Command{}).HelpFunc())
+		cmd.AddCommand(command)
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := options.Validate(cmd.Flags().Changed); err != nil {
 			return &cli.UsageError{Err: err}
@@ -93,21 +103,6 @@ func printHelp(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
 	for line := range strings.Lines(text.String()) {
 		fmt.Fprintln(cmd.OutOrStdout(), strings.TrimRight(line, " \n"))
 	}
-}
-
-// subcommands returns the commands for users, besides the process itself.
-func subcommands(streams genericiooptions.IOStreams) []*cobra.Command {
-	commands := []*cobra.Command{
-		installation.NewCheckCommand(streams),
-		export.NewCommand(streams),
-		migrate.NewCommand(streams),
-		supportbundle.NewCommand(streams),
-		bucket.NewCommand(),
-	}
-	for _, command := range commands {
-		command.SetHelpFunc((&cobra.Command{}).HelpFunc())
-	}
-	return commands
 }
 
 // patience is how long the process waits for its components to end.
@@ -137,7 +132,6 @@ func (o *Options) start(ctx context.Context, logs io.Writer) error {
 	return runUntilDone(ctx, logger, patience, flushed(traces, logger, flushTime, mgr.Start))
 }
 
-// assemble creates the manager and adds the components to it.
 func (o *Options) assemble(ctx context.Context, components []component, traces *tracing.Provider) (manager.Manager, error) {
 	cfg, err := restConfig(o.Kubeconfig)
 	if err != nil {
@@ -148,10 +142,7 @@ func (o *Options) assemble(ctx context.Context, components []component, traces *
 	if err != nil {
 		return nil, err
 	}
-	elect := false
-	for _, c := range components {
-		elect = elect || c.elected
-	}
+	elect := slices.ContainsFunc(components, func(c component) bool { return c.elected })
 	env := &environment{options: o, config: cfg, namespace: podNamespace(os.Getenv, os.ReadFile), tracing: traces}
 	if env.metrics, err = framework.NewMetrics(ctrlmetrics.Registry); err != nil {
 		return nil, err
@@ -175,7 +166,7 @@ func (o *Options) assemble(ctx context.Context, components []component, traces *
 		if c.cached(o) {
 			warmer.warm = []client.Object{&coderv1alpha1.CoderControlPlane{}}
 		}
-		check, err := c.add(ctx, env)
+		check, err := c.add(env, ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -186,7 +177,16 @@ func (o *Options) assemble(ctx context.Context, components []component, traces *
 	if err := env.manager.Add(warmer); err != nil {
 		return nil, fmt.Errorf("adding the caches: %w", err)
 	}
-	return env.manager, addProbes(env.manager, ready)
+	// /healthz reports that the process responds, and /readyz that all components are ready.
+	if err := env.manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("adding the health probe: %w", err)
+	}
+	for name, check := range ready {
+		if err := env.manager.AddReadyzCheck(name, check); err != nil {
+			return nil, fmt.Errorf("adding the readiness probe of %s: %w", name, err)
+		}
+	}
+	return env.manager, nil
 }
 
 // later returns a context that is done some time after ctx. kube-proxy is notified of the
@@ -226,4 +226,32 @@ func runUntilDone(ctx context.Context, logger logr.Logger, patience time.Duratio
 	}
 	logger.Info("Stopped")
 	return nil
+}
+
+// flushTime limits how long the shutdown waits for the collector.
+const flushTime = 2 * time.Second
+
+// startTracing returns the trace provider, or nil if tracing is disabled.
+func (o *Options) startTracing(ctx context.Context, logger logr.Logger) (*tracing.Provider, error) {
+	instance, err := os.Hostname()
+	if err != nil {
+		instance = "unknown"
+	}
+	return tracing.New(ctx, o.Tracing, tracing.Service{
+		Name: "coder-k8s", Version: version.Version(), Instance: instance,
+	}, logger.WithName("tracing"))
+}
+
+// flushed returns a function that calls run and then sends the pending spans, within
+// atMost.
+func flushed(provider *tracing.Provider, logger logr.Logger, atMost time.Duration, run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := run(ctx)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost)
+		defer cancel()
+		if lost := provider.Shutdown(bounded); lost != nil {
+			logger.Info("Some traces were not sent", "reason", lost.Error())
+		}
+		return err
+	}
 }

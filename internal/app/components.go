@@ -43,7 +43,7 @@ type component struct {
 	cached func(*Options) bool
 	// add adds the component to the manager and returns its readiness check. A nil check
 	// means that the component needs none.
-	add func(context.Context, *environment) (healthz.Checker, error)
+	add func(*environment, context.Context) (healthz.Checker, error)
 }
 
 // environment contains the dependencies of components.
@@ -62,9 +62,6 @@ type environment struct {
 	refused func(controlPlane types.NamespacedName)
 }
 
-func always(*Options) bool { return true }
-func never(*Options) bool  { return false }
-
 // named adds the name of its component to the error of a runnable, so that the error of the
 // process says which component failed.
 type named struct {
@@ -72,7 +69,6 @@ type named struct {
 	name string
 }
 
-// Start implements manager.Runnable.
 func (n named) Start(ctx context.Context) error {
 	if err := n.Runnable.Start(ctx); err != nil {
 		return fmt.Errorf("%s: %w", n.name, err)
@@ -84,23 +80,12 @@ func (n named) Start(ctx context.Context) error {
 // are added to the manager without this type.
 func (named) NeedLeaderElection() bool { return false }
 
-func controllersComponent() component {
-	return component{
-		name:    controllersName,
-		elected: true,
-		cached:  always,
-		// A replica that waits for the Lease is ready too, because it can take over.
-		add: func(ctx context.Context, env *environment) (healthz.Checker, error) {
-			return nil, env.addControllers(ctx)
-		},
-	}
-}
-
-// addControllers sets up all controllers with one shared Toolkit.
-func (env *environment) addControllers(ctx context.Context) error {
+// addControllers sets up all controllers with one shared Toolkit. A replica that waits for the Lease
+// is ready too, because it can take over.
+func (env *environment) addControllers(ctx context.Context) (healthz.Checker, error) {
 	optional, err := framework.NewOptionalKinds(env.manager, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	kit, err := framework.New(env.manager, framework.Options{
 		Optional: optional, Metrics: env.metrics, NewClient: env.newCoderClient, Tracing: env.tracing, Namespaces: env.options.WatchNamespaces,
@@ -109,7 +94,7 @@ func (env *environment) addControllers(ctx context.Context) error {
 		},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	controlPlanes := controlplane.New(kit)
 	env.refused = controlPlanes.Refused
@@ -124,38 +109,31 @@ func (env *environment) addControllers(ctx context.Context) error {
 		backup.New(kit), backup.NewScheduler(kit),
 	} {
 		if err := controller.SetupWithManager(ctx, env.manager); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return env.manager.Add(optional)
+	return nil, env.manager.Add(optional)
 }
 
-func aggregatedAPIComponent() component {
-	const name = aggregatedAPIName
-	return component{
-		name:   name,
-		cached: func(o *Options) bool { return !o.Coder.static() },
-		add: func(_ context.Context, env *environment) (healthz.Checker, error) {
-			provider, err := env.connections()
-			if err != nil {
-				return nil, err
-			}
-			records.EnableWatchProgress()
-			server, err := apiserver.New(apiserver.Config{
-				Options:      env.options.AggregatedAPI,
-				Connections:  provider,
-				RESTConfig:   env.config,
-				PodNamespace: env.namespace,
-				Identity:     ownIdentity(),
-				Metrics:      ctrlmetrics.Registry,
-				Tracing:      env.tracing,
-			})
-			if err != nil {
-				return nil, err
-			}
-			return server.Ready, env.manager.Add(named{server, name})
-		},
+func (env *environment) addAggregatedAPI(context.Context) (healthz.Checker, error) {
+	provider, err := env.connections()
+	if err != nil {
+		return nil, err
 	}
+	records.EnableWatchProgress()
+	server, err := apiserver.New(apiserver.Config{
+		Options:      env.options.AggregatedAPI,
+		Connections:  provider,
+		RESTConfig:   env.config,
+		PodNamespace: env.namespace,
+		Identity:     ownIdentity(),
+		Metrics:      ctrlmetrics.Registry,
+		Tracing:      env.tracing,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return server.Ready, env.manager.Add(named{server, aggregatedAPIName})
 }
 
 // connections returns the connections to the cluster's control planes, or to the single
@@ -184,31 +162,24 @@ func (env *environment) newCoderClient(cfg coderd.Config) (*coderd.Client, error
 	return coderd.New(cfg)
 }
 
-func mcpComponent() component {
-	const name = mcpName
-	return component{
-		name:   name,
-		cached: never,
-		add: func(_ context.Context, env *environment) (healthz.Checker, error) {
-			if env.options.MCP.Off() {
-				return nil, nil
-			}
-			server, err := mcpserver.New(mcpserver.Config{
-				Options:       *env.options.MCP,
-				RESTConfig:    env.config,
-				Scheme:        env.manager.GetScheme(),
-				Mapper:        env.manager.GetRESTMapper(),
-				Namespace:     env.namespace,
-				ClusterDomain: env.options.ClusterDomain,
-				InCluster:     inCluster(os.Getenv),
-				Version:       version.Version(),
-				Registerer:    ctrlmetrics.Registry,
-				Tracing:       env.tracing,
-			})
-			if err != nil {
-				return nil, err
-			}
-			return server.Ready, env.manager.Add(named{server, name})
-		},
+func (env *environment) addMCP(context.Context) (healthz.Checker, error) {
+	if env.options.MCP.Off() {
+		return nil, nil
 	}
+	server, err := mcpserver.New(mcpserver.Config{
+		Options:       *env.options.MCP,
+		RESTConfig:    env.config,
+		Scheme:        env.manager.GetScheme(),
+		Mapper:        env.manager.GetRESTMapper(),
+		Namespace:     env.namespace,
+		ClusterDomain: env.options.ClusterDomain,
+		InCluster:     inCluster(os.Getenv),
+		Version:       version.Version(),
+		Registerer:    ctrlmetrics.Registry,
+		Tracing:       env.tracing,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return server.Ready, env.manager.Add(named{server, mcpName})
 }

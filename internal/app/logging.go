@@ -37,10 +37,8 @@ func (o *LogOptions) validate() error {
 	if o.Format != logFormatJSON && o.Format != logFormatConsole {
 		return fmt.Errorf("--log-format=%s is not known; it is %s or %s", o.Format, logFormatJSON, logFormatConsole)
 	}
-	if _, err := o.verbosity(); err != nil {
-		return err
-	}
-	return nil
+	_, err := o.verbosity()
+	return err
 }
 
 // verbosity returns the level as logr defines it: 0 is info, higher numbers log more; -1

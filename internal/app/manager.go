@@ -20,7 +20,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -181,7 +180,6 @@ type cacheWarmer struct {
 // NeedLeaderElection returns false, so that every replica fills its cache.
 func (*cacheWarmer) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable.
 func (w *cacheWarmer) Start(ctx context.Context) error {
 	for _, obj := range w.warm {
 		if _, err := w.cache.GetInformer(ctx, obj); err != nil && ctx.Err() == nil {
@@ -193,26 +191,11 @@ func (w *cacheWarmer) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ready implements healthz.Checker.
 func (w *cacheWarmer) Ready(r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), cacheWait)
 	defer cancel()
 	if !w.filled.Load() || !w.cache.WaitForCacheSync(ctx) {
 		return errors.New("the caches are not filled yet")
-	}
-	return nil
-}
-
-// addProbes adds the checks of /healthz and /readyz. /healthz reports that the process
-// responds, and /readyz reports that all components are ready.
-func addProbes(mgr manager.Manager, ready map[string]healthz.Checker) error {
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the health probe: %w", err)
-	}
-	for name, check := range ready {
-		if err := mgr.AddReadyzCheck(name, check); err != nil {
-			return fmt.Errorf("adding the readiness probe of %s: %w", name, err)
-		}
 	}
 	return nil
 }

@@ -69,7 +69,6 @@ func (o *MetricsOptions) validate() []error {
 	return errs
 }
 
-// server returns the options of the manager's metrics server.
 func (o *MetricsOptions) server(certificate metricsCertificate) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: o.BindAddress, SecureServing: true, FilterProvider: admitMetricsReaders}
 	if certificate != nil {
@@ -140,10 +139,10 @@ type secretCertificate struct {
 
 func newSecretCertificate(config certificates.Config) (*secretCertificate, error) {
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("creating a certificate for the metrics: %w", err)
+	var pair tls.Certificate
+	if err == nil {
+		pair, err = tls.X509KeyPair(certificate, key)
 	}
-	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		return nil, fmt.Errorf("creating a certificate for the metrics: %w", err)
 	}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -31,8 +33,7 @@ type Options struct {
 	HealthProbeBindAddress string
 	// WatchNamespaces are the namespaces to work in. Empty means all.
 	WatchNamespaces []string
-	// ClusterDomain is the DNS domain of the cluster.
-	ClusterDomain string
+	ClusterDomain   string
 	// ShutdownDelay is how long the process continues to work after the signal to stop.
 	ShutdownDelay time.Duration
 
@@ -85,20 +86,17 @@ func (o *Options) FlagSets() cliflag.NamedFlagSets {
 		"how long the process keeps serving after SIGTERM, until Services no longer route to this pod (at most 1m)")
 
 	o.Metrics.addFlags(sets.FlagSet("metrics"))
-	o.LeaderElection.addFlags(sets.FlagSet("leader election"))
+	fs = sets.FlagSet("leader election")
+	fs.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled,
+		"run the controllers on one replica only; the servers always run on all replicas")
+	fs.StringVar(&o.LeaderElection.Namespace, "leader-election-namespace", o.LeaderElection.Namespace,
+		"namespace of the Lease (default: $POD_NAMESPACE, else that of the pod's service account, else kube-system)")
 	o.Log.addFlags(sets.FlagSet("logging"))
 	o.Tracing.AddFlags(sets.FlagSet("tracing"))
 	o.AggregatedAPI.AddFlags(sets.FlagSet("aggregated API server"))
 	o.Coder.addFlags(sets.FlagSet("static Coder"))
 	o.MCP.AddFlags(sets.FlagSet("MCP server"))
 	return sets
-}
-
-func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.Enabled, "leader-elect", o.Enabled,
-		"run the controllers on one replica only; the servers always run on all replicas")
-	fs.StringVar(&o.Namespace, "leader-election-namespace", o.Namespace,
-		"namespace of the Lease (default: $POD_NAMESPACE, else that of the pod's service account, else kube-system)")
 }
 
 // Validate returns all errors joined. given reports whether a flag was set on the command
@@ -111,10 +109,21 @@ func (o *Options) Validate(given func(flag string) bool) error {
 	errs = append(errs,
 		validateAddress("--health-probe-bind-address", o.HealthProbeBindAddress),
 		o.Log.validate(),
-		validateClusterDomain(o.ClusterDomain),
-		validateShutdownDelay(o.ShutdownDelay),
 	)
-	errs = append(errs, validateNamespaces(o.WatchNamespaces)...)
+	if wrong := validation.IsDNS1123Subdomain(o.ClusterDomain); len(wrong) > 0 {
+		errs = append(errs, fmt.Errorf("--cluster-domain %q is not a DNS domain in lower case, for example cluster.local", o.ClusterDomain))
+	}
+	if o.ShutdownDelay < 0 || o.ShutdownDelay > time.Minute {
+		errs = append(errs, fmt.Errorf("--shutdown-delay %s: must be between 0s and 1m", o.ShutdownDelay))
+	}
+	for i, namespace := range o.WatchNamespaces {
+		switch {
+		case len(validation.IsDNS1123Label(namespace)) > 0:
+			errs = append(errs, fmt.Errorf("--watch-namespaces: %q is not the name of a namespace; give names separated by commas, for example team-a,team-b", namespace))
+		case slices.Contains(o.WatchNamespaces[:i], namespace):
+			errs = append(errs, fmt.Errorf("--watch-namespaces names %q twice: remove one", namespace))
+		}
+	}
 	errs = append(errs, o.Metrics.validate()...)
 	errs = append(errs, o.Coder.validate(o.Mode, given)...)
 	errs = append(errs, o.Tracing.Validate()...)
@@ -129,33 +138,6 @@ func (o *Options) Validate(given func(flag string) bool) error {
 func validateAddress(flag, address string) error {
 	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
 		return fmt.Errorf("%s %q is not host:port, for example :8081", flag, address)
-	}
-	return nil
-}
-
-func validateClusterDomain(domain string) error {
-	if wrong := validation.IsDNS1123Subdomain(domain); len(wrong) > 0 {
-		return fmt.Errorf("--cluster-domain %q is not a DNS domain in lower case, for example cluster.local", domain)
-	}
-	return nil
-}
-
-func validateNamespaces(namespaces []string) []error {
-	var errs []error
-	for i, namespace := range namespaces {
-		switch {
-		case len(validation.IsDNS1123Label(namespace)) > 0:
-			errs = append(errs, fmt.Errorf("--watch-namespaces: %q is not the name of a namespace; give names separated by commas, for example team-a,team-b", namespace))
-		case slices.Contains(namespaces[:i], namespace):
-			errs = append(errs, fmt.Errorf("--watch-namespaces names %q twice: remove one", namespace))
-		}
-	}
-	return errs
-}
-
-func validateShutdownDelay(delay time.Duration) error {
-	if delay < 0 || delay > time.Minute {
-		return fmt.Errorf("--shutdown-delay %s: must be between 0s and 1m", delay)
 	}
 	return nil
 }
@@ -179,7 +161,15 @@ type modeComponents struct {
 
 // modes returns the table of modes, in the order in which the help lists them.
 func modes() []modeComponents {
-	controllers, aggregatedAPI, mcp := controllersComponent(), aggregatedAPIComponent(), mcpComponent()
+	controllers := component{
+		name: controllersName, elected: true, add: (*environment).addControllers,
+		cached: func(*Options) bool { return true },
+	}
+	aggregatedAPI := component{
+		name: aggregatedAPIName, add: (*environment).addAggregatedAPI,
+		cached: func(o *Options) bool { return !o.Coder.static() },
+	}
+	mcp := component{name: mcpName, add: (*environment).addMCP, cached: func(*Options) bool { return false }}
 	return []modeComponents{
 		{ModeAll, []component{controllers, aggregatedAPI, mcp}},
 		{ModeController, []component{controllers}},
@@ -188,7 +178,6 @@ func modes() []modeComponents {
 	}
 }
 
-// modeNames returns the modes as a list for messages.
 func modeNames() string {
 	var names []string
 	for _, line := range modes() {
@@ -197,7 +186,6 @@ func modeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// components returns the components of a mode.
 func (m Mode) components() ([]component, error) {
 	for _, line := range modes() {
 		if line.mode == m {
@@ -215,15 +203,8 @@ const (
 
 // podNamespace returns the namespace of the pod, or kube-system if it is unknown.
 func podNamespace(getenv func(string) string, readFile func(string) ([]byte, error)) string {
-	if namespace := strings.TrimSpace(getenv(podNamespaceEnv)); namespace != "" {
-		return namespace
-	}
-	if raw, err := readFile(serviceAccountNamespace); err == nil {
-		if namespace := strings.TrimSpace(string(raw)); namespace != "" {
-			return namespace
-		}
-	}
-	return namespaceOutsideOfCluster
+	inPod, _ := readFile(serviceAccountNamespace) // Empty outside of a pod.
+	return cmp.Or(strings.TrimSpace(getenv(podNamespaceEnv)), strings.TrimSpace(string(inPod)), namespaceOutsideOfCluster)
 }
 
 // inCluster reports whether the process runs in a pod. Kubernetes sets this variable in
@@ -255,4 +236,130 @@ func ownIdentity() string {
 		host = "coder-k8s"
 	}
 	return fmt.Sprintf("%s-%d", strings.ToLower(host), os.Getpid())
+}
+
+// The flags of CoderOptions.
+const (
+	flagCoderURL       = "coder-url"
+	flagCoderToken     = "coder-session-token"
+	flagCoderTokenFile = "coder-session-token-file"
+	flagCoderNamespace = "coder-namespace"
+	flagCoderTimeout   = "coder-request-timeout"
+
+	// maxCoderTimeout is less than the time for which other replicas respect the claim of a change, so that a change can
+	// have several requests.
+	maxCoderTimeout = 45 * time.Second
+)
+
+// CoderOptions configure a single Coder deployment that the aggregated API serves instead
+// of the cluster's control planes.
+type CoderOptions struct {
+	URL, Token, TokenFile, Namespace string
+	// RequestTimeout limits a request of the aggregated API to a Coder. The controllers use
+	// coderd.DefaultTimeout.
+	RequestTimeout time.Duration
+}
+
+func (o *CoderOptions) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.URL, flagCoderURL, o.URL,
+		"serve the Coder at this address, with --app=aggregated-apiserver, instead of discovering the control planes of the cluster")
+	fs.StringVar(&o.Token, flagCoderToken, o.Token,
+		"token for --coder-url; prefer --coder-session-token-file, because all users of a machine can read command lines")
+	fs.StringVar(&o.TokenFile, flagCoderTokenFile, o.TokenFile,
+		"file that contains the token for --coder-url; it is read again when the token in it is replaced")
+	fs.StringVar(&o.Namespace, flagCoderNamespace, o.Namespace,
+		"namespace in which the objects of --coder-url appear")
+	fs.DurationVar(&o.RequestTimeout, flagCoderTimeout, o.RequestTimeout,
+		"timeout of one request of the aggregated API to a Coder, at most 45s")
+}
+
+func (o *CoderOptions) static() bool {
+	return o.URL != "" || o.Token != "" || o.TokenFile != "" || o.Namespace != ""
+}
+
+func (o *CoderOptions) validate(mode Mode, given func(flag string) bool) []error {
+	var errs []error
+	for _, flag := range []string{flagCoderURL, flagCoderToken, flagCoderTokenFile, flagCoderNamespace} {
+		if given(flag) && mode != ModeAggregatedAPIServer {
+			errs = append(errs, fmt.Errorf("--%s has no effect with --app=%s; it belongs to --app=%s", flag, mode, ModeAggregatedAPIServer))
+		}
+	}
+	if given(flagCoderTimeout) && !slices.Contains([]Mode{ModeAll, ModeAggregatedAPIServer}, mode) {
+		errs = append(errs, fmt.Errorf("--%s has no effect with --app=%s; it belongs to --app=%s and --app=%s",
+			flagCoderTimeout, mode, ModeAll, ModeAggregatedAPIServer))
+	}
+	if o.RequestTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("--%s=%s must be greater than zero", flagCoderTimeout, o.RequestTimeout))
+	}
+	if o.RequestTimeout > maxCoderTimeout {
+		errs = append(errs, fmt.Errorf("--%s=%s must be at most %s, because another replica may change the same object after a minute",
+			flagCoderTimeout, o.RequestTimeout, maxCoderTimeout))
+	}
+	if !o.static() {
+		return errs
+	}
+	return append(errs, o.validateStatic()...)
+}
+
+func (o *CoderOptions) validateStatic() []error {
+	var errs []error
+	hasToken := o.Token != "" || o.TokenFile != ""
+	switch {
+	case o.URL == "" && hasToken:
+		errs = append(errs, errors.New("a token is given without --coder-url: give both, or neither to discover the control planes of the cluster"))
+	case o.URL == "":
+		errs = append(errs, errors.New("--coder-namespace is given without --coder-url and a token: give all of them, or none to discover the control planes of the cluster"))
+	case !hasToken:
+		errs = append(errs, errors.New("--coder-url is given without a token: add --coder-session-token-file or --coder-session-token"))
+	}
+	if o.Token != "" && o.TokenFile != "" {
+		errs = append(errs, errors.New("--coder-session-token and --coder-session-token-file are both given: keep one"))
+	}
+	if o.Namespace == "" {
+		errs = append(errs, errors.New("--coder-namespace is missing: set the namespace in which the objects of --coder-url appear"))
+	}
+	if o.URL != "" {
+		if _, err := coderd.New(coderd.Config{URL: o.URL}); err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flagCoderURL, err))
+		}
+	}
+	return errs
+}
+
+// client returns a client for the configured Coder deployment, which newClient makes.
+func (o *CoderOptions) client(newClient func(coderd.Config) (*coderd.Client, error)) (*coderd.Client, error) {
+	config := coderd.Config{URL: o.URL, Token: o.Token, Timeout: o.RequestTimeout}
+	if o.TokenFile != "" {
+		token, err := readToken(o.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		var mu sync.Mutex
+		// The file may be that of a mounted Secret, whose token is replaced.
+		config.CurrentToken = func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			if newest, err := readToken(o.TokenFile); err == nil {
+				token = newest
+			}
+			return token
+		}
+	}
+	c, err := newClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flagCoderURL, err)
+	}
+	return c, nil
+}
+
+func readToken(path string) (string, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("reading --%s: %w", flagCoderTokenFile, err)
+	}
+	token := strings.TrimSpace(string(raw))
+	if token == "" {
+		return "", fmt.Errorf("--%s: %s is empty", flagCoderTokenFile, path)
+	}
+	return token, nil
 }

@@ -301,7 +301,11 @@ func TestAllIsTheUnion(t *testing.T) {
 }
 
 func TestOnlyAStaticCoderNeedsNoCache(t *testing.T) {
-	api := aggregatedAPIComponent()
+	components, err := ModeAggregatedAPIServer.components()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := components[0]
 	if o := NewOptions(); !api.cached(o) {
 		t.Error("discovery needs the cache of control planes")
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -46,7 +45,6 @@ type preflight struct {
 	again    bool
 }
 
-// newPreflight creates the preflight of a process with these components.
 func (env *environment) newPreflight(components []component) *preflight {
 	want := env.options.expectation(env.namespace, components)
 	return &preflight{
@@ -64,19 +62,14 @@ func (env *environment) newPreflight(components []component) *preflight {
 func (p *preflight) attach(env *environment) error {
 	if name := os.Getenv(podNameEnv); name != "" && p.events {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: name}}
-		p.onProblem = eventAt(env.manager.GetEventRecorder("coder-k8s"), pod)
+		recorder := env.manager.GetEventRecorder("coder-k8s")
+		p.onProblem = func(problem installation.Problem) {
+			recorder.Eventf(pod, nil, corev1.EventTypeWarning, reasonInstallation, "CheckInstallation", "%s", problem.String())
+		}
 	}
 	return env.manager.Add(p)
 }
 
-// eventAt returns a function that creates Events about the pod of this process.
-func eventAt(recorder events.EventRecorder, pod *corev1.Pod) func(installation.Problem) {
-	return func(problem installation.Problem) {
-		recorder.Eventf(pod, nil, corev1.EventTypeWarning, reasonInstallation, "CheckInstallation", "%s", problem.String())
-	}
-}
-
-// expectation returns what the installation must contain for these components.
 func (o *Options) expectation(namespace string, components []component) installation.Expectation {
 	want := installation.Expectation{
 		Namespace: namespace, WatchNamespaces: o.WatchNamespaces, OwnRights: true,
@@ -95,7 +88,6 @@ func (o *Options) expectation(namespace string, components []component) installa
 	return want
 }
 
-// look makes a check with a timeout.
 func (p *preflight) look(ctx context.Context) ([]installation.Problem, error) {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()

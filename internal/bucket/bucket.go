@@ -23,8 +23,10 @@ import (
 	"filippo.io/age"
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/spf13/cobra"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
@@ -119,10 +121,17 @@ func (b *bucket) begin(ctx context.Context) error {
 	if sums == nil || err != nil {
 		return err // An earlier pod did not complete it.
 	}
+	return b.save(manifest, sums)
+}
+
+// save writes the small files of the backup.
+func (b *bucket) save(manifest, sums []byte) error {
 	if err := os.MkdirAll(b.directory, 0o750); err != nil {
 		return err
 	}
-	return errors.Join(b.write(manifestFile, manifest), b.write(checksumsFile, sums))
+	_, manifestErr := b.store(manifestFile, bytes.NewReader(manifest))
+	_, sumsErr := b.store(checksumsFile, bytes.NewReader(sums))
+	return errors.Join(manifestErr, sumsErr)
 }
 
 // claimed returns the manifest of this backup, or nil if there are no objects. It returns an error if they
@@ -266,10 +275,7 @@ func (b *bucket) download(ctx context.Context) error {
 	if sums == nil || numberErr != nil || size < 0 {
 		return unusable("the bucket %q has no complete backup below %q", b.bucket, b.prefix)
 	}
-	if err := os.MkdirAll(b.directory, 0o750); err != nil {
-		return err
-	}
-	if err := errors.Join(b.write(manifestFile, manifest), b.write(checksumsFile, sums)); err != nil {
+	if err := b.save(manifest, sums); err != nil {
 		return err
 	}
 	object, name, err := b.dump(ctx)
@@ -299,7 +305,6 @@ func (b *bucket) download(ctx context.Context) error {
 	return nil
 }
 
-// dump returns the dump and the name of its object.
 func (b *bucket) dump(ctx context.Context) (*minio.Object, string, error) {
 	for _, name := range []string{dumpFile, encryptedFile} {
 		object, err := b.client.GetObject(ctx, b.bucket, b.prefix+name, minio.GetObjectOptions{})
@@ -316,7 +321,6 @@ func (b *bucket) dump(ctx context.Context) (*minio.Object, string, error) {
 	return nil, "", unusable("the bucket %q has no dump below %q", b.bucket, b.prefix)
 }
 
-// decrypt returns the content of an encrypted dump.
 func (b *bucket) decrypt(from io.Reader) (io.Reader, error) {
 	if b.identity == "" {
 		return nil, unusable("the backup is encrypted: set the key ageIdentity of the Secret of the bucket to an identity of age that can decrypt it")
@@ -372,12 +376,6 @@ func (b *bucket) read(ctx context.Context, name string) ([]byte, error) {
 	return append([]byte{}, content...), nil
 }
 
-func (b *bucket) write(name string, content []byte) error {
-	_, err := b.store(name, bytes.NewReader(content))
-	return err
-}
-
-// store writes a file of the backup.
 func (b *bucket) store(name string, content io.Reader) (int64, error) {
 	file, err := os.OpenFile(filepath.Join(b.directory, name), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640) // #nosec G302,G304 -- the containers of the pod share it.
 	if err != nil {
@@ -393,7 +391,6 @@ type source struct {
 	err error
 }
 
-// Read implements io.Reader.
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -424,7 +421,6 @@ func (b *bucket) failed(err error) error {
 	return p
 }
 
-// value returns the value of a name=value line.
 func value(manifest []byte, name string) string {
 	for line := range strings.Lines(string(manifest)) {
 		if got, ok := strings.CutPrefix(line, name+"="); ok {
@@ -432,4 +428,82 @@ func value(manifest []byte, name string) string {
 		}
 	}
 	return ""
+}
+
+// maxMessage is the maximum length of a message.
+const maxMessage = 600
+
+// problem is an error with the reason of a condition.
+type problem struct {
+	reason, message string
+	cause           error
+	// retry means that another attempt may succeed.
+	retry bool
+}
+
+func (p *problem) Error() string { return p.message }
+
+// Unwrap returns the error of the client.
+func (p *problem) Unwrap() error { return p.cause }
+
+func unusable(format string, args ...any) error {
+	return &problem{reason: coderv1alpha1.ReasonBackupUnusable, message: fmt.Sprintf(format, args...)}
+}
+
+func unsuitable(format string, args ...any) error {
+	return &problem{reason: coderv1alpha1.ReasonBucketUnsuitable, message: fmt.Sprintf(format, args...)}
+}
+
+// NewCommand returns the command that the containers of a Job run. It is not for users, so the help does not
+// list it. The environment is that of resources.DatabaseJob. A failure is written to $RESULT as reason and message, as by database.sh. Exit code 3 means that
+// another attempt would fail too.
+func NewCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: resources.BucketCommand, Hidden: true, Short: "Transfer the files of a backup (for the Jobs of CoderBackups)",
+		Args: cobra.ExactArgs(1), ValidArgs: []string{resources.BucketBegin, resources.BucketUpload, resources.BucketDownload, resources.BucketDelete},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := run(cmd.Context(), args[0], os.Getenv)
+			if err == nil || cmd.Context().Err() != nil {
+				return err
+			}
+			p := &problem{reason: coderv1alpha1.ReasonBackupFailed, message: err.Error(), retry: true}
+			errors.As(err, &p)
+			message := oneLine(p.message)
+			path := cmp.Or(os.Getenv("RESULT"), "/dev/termination-log")
+			if err := os.WriteFile(path, fmt.Appendf(nil, "reason=%s\nmessage=%s\n", p.reason, message), 0o600); err != nil {
+				return fmt.Errorf("%s; it cannot be reported: %w", message, err)
+			}
+			if p.retry {
+				return errors.New(message)
+			}
+			return &cli.ExitError{Code: resources.ExitHopeless, Err: errors.New(message)}
+		},
+	}
+}
+
+func run(ctx context.Context, command string, getenv func(string) string) error {
+	b, err := open(getenv)
+	if err != nil {
+		return err
+	}
+	switch command {
+	case resources.BucketBegin:
+		return b.begin(ctx)
+	case resources.BucketUpload:
+		return b.upload(ctx)
+	case resources.BucketDownload:
+		return b.download(ctx)
+	case resources.BucketDelete:
+		return b.delete(ctx)
+	}
+	return cli.Usage("%q is not a command of %s", command, resources.BucketCommand)
+}
+
+// oneLine returns a text, which may come from a server, as one line of limited length.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(cli.Visible(text)), " ")
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "..."
+	}
+	return text
 }

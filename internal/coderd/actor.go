@@ -53,23 +53,6 @@ func (c *Client) ActsAs() string {
 	return c.recorder.actor.Username()
 }
 
-// become sets the actor's token in a request.
-func become(req *http.Request, actor Actor) (token string, err error) {
-	if base := req.URL.Scheme + "://" + req.URL.Host; base != actor.CoderURL() {
-		return "", fmt.Errorf("bug: a request to %s would be made with a token for %s", base, actor.CoderURL())
-	}
-	if token, err = actor.Token(req.Context()); err != nil {
-		return "", err
-	}
-	setToken(req, token)
-	return token, nil
-}
-
-func setToken(req *http.Request, token string) {
-	req.Header.Del("Cookie")
-	req.Header.Set(codersdk.SessionTokenHeader, token)
-}
-
 // Apart returns a context for a separate request. The request uses the Client's own token, and
 // skips the checks of WithBeforeChange.
 func Apart(ctx context.Context) context.Context {
@@ -85,8 +68,7 @@ type Permission struct {
 	// stop or ssh.
 	Resource, Action string
 	// ID is the id of the workspace, template or user. It is zero for one that does not exist yet.
-	ID uuid.UUID
-	// Owner is the owner of the workspace.
+	ID           uuid.UUID
 	Owner        uuid.UUID
 	Organization uuid.UUID
 }
@@ -111,10 +93,8 @@ func (c *Client) May(ctx context.Context, wanted ...Permission) (bool, error) {
 	}
 	ctx = WithBeforeChange(ctx, func(context.Context) error { return nil })
 	// Fields of a later release are ignored.
-	var answer map[string]any
-	err := c.call(ctx, "checking the permissions of the user", func(ctx context.Context) error {
-		return c.request(ctx, http.MethodPost, "/api/v2/authcheck", codersdk.AuthorizationRequest{Checks: checks}, http.StatusOK, into(&answer))
-	})
+	answer, err := post[map[string]any](ctx, c, "checking the permissions of the user", "/api/v2/authcheck",
+		codersdk.AuthorizationRequest{Checks: checks}, http.StatusOK)
 	for i := range wanted {
 		if answer[fmt.Sprint(i)] != true {
 			return false, err

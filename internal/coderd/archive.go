@@ -38,30 +38,13 @@ func (a *Archive) TextFiles() map[string]string {
 	return out
 }
 
-// forget removes a file. If an archive contains a name twice, the last one applies, as when the
-// archive is unpacked to a disk.
-func (a *Archive) forget(name string) {
-	delete(a.text, name)
-	delete(a.binary, name)
-	delete(a.absent, name)
-}
-
-// dropText drops the content of all text files.
-func (a *Archive) dropText() {
-	for name, content := range a.text {
-		a.absent[name] = absentFile{size: int64(len(content))}
-	}
-	clear(a.text)
-}
-
 // ArchiveSummary is the number and size of the files in an archive.
 type ArchiveSummary struct {
 	// Files and Bytes count all files, TextFiles and TextBytes only the text files.
 	Files, TextFiles int
 	Bytes, TextBytes int64
-	// Largest is the path of the largest file.
-	Largest      string
-	LargestBytes int64
+	Largest          string
+	LargestBytes     int64
 }
 
 // Summary returns the number and size of the files, whether their content was kept or not.
@@ -134,12 +117,10 @@ func newReading(how unpacking) *reading {
 // tooMuch reports that an archive exceeds a limit.
 type tooMuch struct{ problem string }
 
-// Error implements error.
 func (e *tooMuch) Error() string { return e.problem }
 
 func exceeded(format string, args ...any) error { return &tooMuch{fmt.Sprintf(format, args...)} }
 
-// entry counts one entry of any type.
 func (r *reading) entry(name string) error {
 	if r.entries++; r.entries > maxEntries {
 		return exceeded("it has more than %d entries", maxEntries)
@@ -159,7 +140,6 @@ func (r *reading) other(name string, folder bool) error {
 	return fmt.Errorf("entry %q is neither a file nor a folder; links and devices cannot be part of a template", name)
 }
 
-// tooLarge returns the error for a total size above the limit.
 func (r *reading) tooLarge(name string) error {
 	return exceeded("its files have more than %s together, %q among them", size(r.bytes), name)
 }
@@ -172,7 +152,10 @@ func (r *reading) file(name string, declared int64, content io.Reader) error {
 		return r.tooLarge(name)
 	}
 	into := &contentWriter{keepText: r.text - r.texts, keepBinary: r.binary}
-	into.expect(declared)
+	if declared <= into.keepText || into.keepBinary {
+		// So that a large file is not copied while the buffer grows.
+		into.kept.Grow(int(declared))
+	}
 	n, err := io.CopyBuffer(into, io.LimitReader(content, r.bytes-r.total+1), r.buffer)
 	r.total += n
 	switch {
@@ -194,18 +177,24 @@ func (r *reading) file(name string, declared int64, content io.Reader) error {
 func (r *reading) add(name string, content *contentWriter) {
 	a := r.archive
 	r.texts -= int64(len(a.text[name]))
-	a.forget(name)
-	text, kept := content.result()
+	// If an archive contains a name twice, the last one applies, as when the archive is unpacked to a disk.
+	delete(a.text, name)
+	delete(a.binary, name)
+	delete(a.absent, name)
+	text := !content.binary && len(content.rest) == 0
 	switch {
-	case kept && text:
+	case text && !content.dropped && content.size <= content.keepText:
 		a.text[name] = content.kept.String()
 		r.texts += content.size
-	case kept:
+	case !text && !content.dropped && content.keepBinary:
 		a.binary[name] = content.kept.String()
 	default:
 		a.absent[name] = absentFile{size: content.size, binary: !text}
 		if text {
-			a.dropText()
+			for path, dropped := range a.text {
+				a.absent[path] = absentFile{size: int64(len(dropped))}
+			}
+			clear(a.text)
 			r.texts, r.text = 0, -1
 		}
 	}
@@ -224,14 +213,6 @@ type contentWriter struct {
 	rest   []byte
 }
 
-// expect allocates space for n bytes, so that a large file is not copied while the buffer grows.
-func (w *contentWriter) expect(n int64) {
-	if n <= w.keepText || w.keepBinary {
-		w.kept.Grow(int(n))
-	}
-}
-
-// Write implements io.Writer.
 func (w *contentWriter) Write(p []byte) (int, error) {
 	w.size += int64(len(p))
 	w.check(p)
@@ -270,15 +251,6 @@ func (w *contentWriter) check(p []byte) {
 	w.rest = append(w.rest, p[end:]...)
 }
 
-// result reports whether the content is text, and whether it was kept.
-func (w *contentWriter) result() (text, kept bool) {
-	text = !w.binary && len(w.rest) == 0
-	if text {
-		return true, !w.dropped && w.size <= w.keepText
-	}
-	return false, !w.dropped && w.keepBinary
-}
-
 // ReadArchive unpacks a tar or zip archive from a user. Unlike for an archive from Coder, of which
 // unusable entries are skipped, paths that lead out of the archive, links, and everything else that
 // cannot be part of a template are errors. The error is an *Error with status 413 if the archive
@@ -304,7 +276,6 @@ func ReadArchive(data []byte) (*Archive, error) {
 	return archive, nil
 }
 
-// unpackingStatus returns the HTTP status for an archive that cannot be unpacked.
 func unpackingStatus(err error) int {
 	if _, much := errors.AsType[*tooMuch](err); much || IsTooLarge(err) {
 		return http.StatusRequestEntityTooLarge

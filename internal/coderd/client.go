@@ -7,20 +7,19 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/coder/coder/v2/codersdk"
 )
 
-const (
-	// DefaultTimeout limits one request if Config.Timeout is 0.
-	DefaultTimeout = 30 * time.Second
-	// DefaultUserAgent is used if Config.UserAgent is empty.
-	DefaultUserAgent = "coder-k8s"
-)
+// DefaultTimeout limits one request if Config.Timeout is 0.
+const DefaultTimeout = 30 * time.Second
 
 // Config configures a Client.
 type Config struct {
@@ -40,7 +39,7 @@ type Config struct {
 	// Restricted means RestrictedTransport, if Transport is nil. It is set for a URL that the author of an object
 	// chose.
 	Restricted bool
-	// UserAgent is sent with each request. Empty means DefaultUserAgent.
+	// UserAgent is sent with each request. Empty means coder-k8s.
 	UserAgent string
 	// OnUnauthorized is called each time that Coder refuses the token (401), so that the caller can
 	// drop it. It must return quickly and be safe for concurrent use. It may be nil.
@@ -81,7 +80,7 @@ func New(cfg Config) (*Client, error) {
 		next = sharedTransport()
 	}
 	c := newClient(base, cfg.Token, &recorder{
-		next: next, userAgent: cmp.Or(cfg.UserAgent, DefaultUserAgent), observe: cfg.Observe, currentToken: cfg.CurrentToken,
+		next: next, userAgent: cmp.Or(cfg.UserAgent, "coder-k8s"), observe: cfg.Observe, currentToken: cfg.CurrentToken,
 		heldLogs: &atomic.Int64{},
 	}, cmp.Or(cfg.Timeout, DefaultTimeout))
 	c.onUnauthorized, c.onUnreachable = cfg.OnUnauthorized, cfg.OnUnreachable
@@ -89,6 +88,7 @@ func New(cfg Config) (*Client, error) {
 }
 
 func newClient(base *url.URL, token string, transport *recorder, timeout time.Duration) *Client {
+	refuseRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	httpClient := &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: refuseRedirect}
 	streaming := *httpClient
 	streaming.Timeout = 0
@@ -145,11 +145,13 @@ func newTransport(dialer *net.Dialer) *http.Transport {
 	}
 }
 
-func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
 // call runs one operation with the token, and converts every failure into an *Error. If the
-// operation sends several requests, the error describes the last one.
-func (c *Client) call(ctx context.Context, op string, do func(ctx context.Context) error) error {
+// operation sends several requests, the error describes the last one. It sends none if one of the
+// names, which are parts of its path, is not valid in Coder.
+func (c *Client) call(ctx context.Context, op string, do func(ctx context.Context) error, names ...string) error {
+	if err := checkNames(op, names); err != nil {
+		return err
+	}
 	err := c.callWithoutToken(ctx, op, do)
 	switch {
 	case IsUnauthorized(err) && ActedAs(err) == "" && c.onUnauthorized != nil:
@@ -160,16 +162,27 @@ func (c *Client) call(ctx context.Context, op string, do func(ctx context.Contex
 	return err
 }
 
+// change is call for a method of Coder's client with two arguments.
+func change[A, B any](ctx context.Context, c *Client, op string, method func(context.Context, A, B) error, a A, b B) error {
+	return c.call(ctx, op, func(ctx context.Context) error { return method(ctx, a, b) })
+}
+
+// with returns the call of a method of Coder's client with one argument.
+func with[Arg, Response any](method func(context.Context, Arg) (Response, error), arg Arg) func(context.Context) (Response, error) {
+	return func(ctx context.Context) (Response, error) { return method(ctx, arg) }
+}
+
 // fetch runs one operation and converts the response.
 func fetch[Response, Result any](
 	ctx context.Context, c *Client, op string, convert func(Response) Result, do func(ctx context.Context) (Response, error),
+	names ...string,
 ) (Result, error) {
 	var out Result
 	err := c.call(ctx, op, func(ctx context.Context) error {
 		response, err := do(ctx)
 		out = convert(response)
 		return err
-	})
+	}, names...)
 	return out, err
 }
 
@@ -210,4 +223,83 @@ func (c *Client) callWithoutToken(ctx context.Context, op string, do func(ctx co
 		return newError(op, c.url, &seen, err)
 	}
 	return nil
+}
+
+// metadataAddresses are those at which clouds give credentials to a machine or a pod. Of most clouds they are link-local
+// addresses; these are the others.
+var metadataAddresses = []netip.Addr{
+	netip.MustParseAddr("fd00:ec2::254"),   // AWS
+	netip.MustParseAddr("fd00:ec2::23"),    // AWS, for pods
+	netip.MustParseAddr("fd20:ce::254"),    // Google Cloud
+	netip.MustParseAddr("168.63.129.16"),   // Azure
+	netip.MustParseAddr("100.100.100.200"), // Alibaba Cloud
+	netip.MustParseAddr("192.0.0.192"),     // Oracle Cloud
+}
+
+// nat64 is the prefix of IPv6 addresses that end with an IPv4 address, to which a gateway translates them (RFC 6052).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// RestrictedTransport returns the transport for a host that is named by somebody who can reach less than the operator:
+// the author of an object, or a Coder. It connects to no address that means another thing for the operator than for
+// them: loopback, link-local, multicast and unspecified addresses, which Kubernetes does not accept in an
+// EndpointSlice either, and the metadata servers of clouds. Each address is checked when it is connected to, after the
+// lookup of its name. A proxy from the environment of the operator connects to what its own rules permit.
+//
+// Private addresses are permitted, because the Services of the cluster have such addresses.
+func RestrictedTransport() http.RoundTripper { return restrictedTransport() }
+
+var restrictedTransport = sync.OnceValue(func() http.RoundTripper {
+	direct := newTransport(&net.Dialer{Control: checkAddress})
+	direct.Proxy = nil
+	return directly{direct}
+})
+
+// directly sends the requests for which there is no proxy with its own transport.
+type directly struct{ http.RoundTripper }
+
+func (t directly) RoundTrip(req *http.Request) (*http.Response, error) {
+	if proxy, err := http.ProxyFromEnvironment(req); proxy != nil || err != nil {
+		return sharedTransport().RoundTrip(req)
+	}
+	return t.RoundTripper.RoundTrip(req)
+}
+
+var errRestricted = errors.New("the operator does not connect to")
+
+// IsRestricted reports whether RestrictedTransport does not connect to the address of Coder. IsUnreachable is also true for the
+// error.
+func IsRestricted(err error) bool { return errors.Is(err, errRestricted) }
+
+// checkAddress is the Control of a net.Dialer.
+func checkAddress(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("the address %q cannot be checked: %w", address, err)
+	}
+	if kind := restrictedKind(to.Addr()); kind != "" {
+		return fmt.Errorf("%w %s, because it is %s; use an address that other machines can reach too", errRestricted, to.Addr(), kind)
+	}
+	return nil
+}
+
+// restrictedKind returns what kind of address it is, if RestrictedTransport refuses it.
+func restrictedKind(a netip.Addr) string {
+	a = a.Unmap().WithZone("")
+	if nat64.Contains(a) {
+		whole := a.As16()
+		a = netip.AddrFrom4([4]byte(whole[12:]))
+	}
+	switch {
+	case a.IsUnspecified():
+		return "an unspecified address"
+	case a.IsLoopback():
+		return "a loopback address"
+	case slices.Contains(metadataAddresses, a):
+		return "the metadata server of a cloud"
+	case a.IsLinkLocalUnicast():
+		return "a link-local address"
+	case a.IsMulticast():
+		return "a multicast address"
+	}
+	return ""
 }

@@ -269,7 +269,7 @@ func (c *licensed) serviceAccounts(t *testing.T) {
 // prebuilt checks how Coder shows a workspace that it has built in advance, and that it refuses to change its schedule.
 func (c *licensed) prebuilt(t *testing.T) {
 	ctx, id := t.Context(), c.server.AddPrebuilt()
-	for _, w := range must[[]coderd.Workspace](t)(c.admin.Workspaces(ctx)) {
+	for _, w := range must[[]coderd.Workspace](t)(allWorkspaces(ctx, c.admin)) {
 		if w.ID == id {
 			c.prebuild = w
 		}

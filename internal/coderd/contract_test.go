@@ -197,7 +197,7 @@ func (c *contract) nobody(t *testing.T) {
 	expect(t, err, refusal{http.StatusUnauthorized, signedOut, nil})
 	_, err = c.client(t, "aaaaaaaaaa-bbbbbbbbbbbbbbbbbbbbbb").Me(t.Context())
 	expect(t, err, refusal{http.StatusUnauthorized, signedOut, nil})
-	_, err = c.client(t, "nonsense").Workspaces(t.Context())
+	_, err = c.client(t, "nonsense").WorkspacePage(t.Context(), 0, 1)
 	expect(t, err, refusal{http.StatusUnauthorized, signedOut, nil})
 }
 

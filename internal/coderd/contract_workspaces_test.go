@@ -86,7 +86,7 @@ func (c *contract) readWorkspace(t *testing.T) {
 	if named := must[coderd.Workspace](t)(c.admin.WorkspaceByName(ctx, c.member, c.workspace.Name)); named.ID != w.ID {
 		t.Errorf("workspace by name: %+v", named)
 	}
-	all := must[[]coderd.Workspace](t)(c.admin.Workspaces(ctx))
+	all := must[[]coderd.Workspace](t)(allWorkspaces(ctx, c.admin))
 	if !slices.ContainsFunc(all, func(o coderd.Workspace) bool { return o.ID == w.ID && o.LatestBuild.ID == w.LatestBuild.ID }) {
 		t.Errorf("the workspace is not among %d", len(all))
 	}
@@ -156,7 +156,7 @@ func (c *contract) deleteWorkspace(t *testing.T) {
 	}
 	_, err = c.admin.WorkspaceByName(ctx, c.member, c.workspace.Name)
 	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
-	for _, w := range must[[]coderd.Workspace](t)(c.admin.Workspaces(ctx)) {
+	for _, w := range must[[]coderd.Workspace](t)(allWorkspaces(ctx, c.admin)) {
 		if w.ID == c.workspace.ID {
 			t.Error("a deleted workspace is listed")
 		}

@@ -47,13 +47,10 @@ type Error struct {
 
 // FieldError is a field of a request that Coder does not accept.
 type FieldError struct {
-	// Field is the name of the field in Coder's API.
-	Field string
-	// Detail says why it is not accepted.
+	Field  string
 	Detail string
 }
 
-// Error implements error.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
@@ -178,25 +175,33 @@ var (
 	errExternalAuth = errors.New("external authentication required")
 )
 
-// fieldExternalAuth is the field in a 403 response if the owner of a workspace must sign in to an
-// external provider.
-const fieldExternalAuth = "external_auth"
-
-// newError returns the error of a failed operation.
 func newError(op, coderURL string, seen *answer, err error) *Error {
 	if own, ok := errors.AsType[*Error](err); ok {
 		return own
 	}
 	e := &Error{Op: op, RetryAfter: seen.retryAfter, RequestID: seen.requestID, ActedAs: seen.actor, Err: causeOf(err)}
 	var sdkError *codersdk.Error
+	limit, tooLarge := errors.AsType[*LimitError](err)
 	switch {
-	case IsTooLarge(err):
-		e.Message = tooLarge(coderURL, err)
+	case tooLarge:
+		advice := "check that this is the address of a Coder"
+		if limit.Endpoint == workspacesEndpoint {
+			advice = "a workspace, or a page of workspaces, is too large; shorten the scripts of the agents in its template"
+		}
+		e.Message = fmt.Sprintf("the answer of Coder at %s to %s %s %s, so it is not read; %s",
+			coderURL, limit.Method, limit.Endpoint, limit.Limit, advice)
 	case seen.status == 0:
 		e.Message = noAnswer(coderURL, e.Err)
 	case seen.status >= 300 && seen.status < 400:
-		e.Message = redirected(coderURL, seen.location)
-	case errors.Is(err, errNotCoder), !seen.json && !meansTheSame(seen.status):
+		target := "another address"
+		if u, err := url.Parse(seen.location); err == nil && u.Host != "" {
+			target = u.Scheme + "://" + u.Host
+		}
+		e.Message = fmt.Sprintf("%s redirects to %s, and the token is not sent there; use that address, "+
+			"or do not set CODER_REDIRECT_TO_ACCESS_URL", coderURL, target)
+	case errors.Is(err, errNotCoder), !seen.json && seen.status < http.StatusInternalServerError &&
+		seen.status != http.StatusTooManyRequests && seen.status != http.StatusRequestEntityTooLarge:
+		// The other statuses mean the same, whether Coder or a proxy returned them.
 		e.Message = fmt.Sprintf("the response from %s (HTTP %d) is not from Coder; check the URL", coderURL, seen.status)
 	case errors.As(err, &sdkError):
 		fillFromCoder(e, sdkError, seen.version)
@@ -224,21 +229,6 @@ func (e *Error) truncate() {
 	}
 }
 
-func tooLarge(coderURL string, err error) string {
-	limit, _ := errors.AsType[*LimitError](err)
-	advice := "check that this is the address of a Coder"
-	if limit.Endpoint == workspacesEndpoint {
-		advice = "a workspace, or a page of workspaces, is too large; shorten the scripts of the agents in its template"
-	}
-	return fmt.Sprintf("the answer of Coder at %s to %s %s %s, so it is not read; %s",
-		coderURL, limit.Method, limit.Endpoint, limit.Limit, advice)
-}
-
-// meansTheSame reports whether a status has the same meaning whether Coder or a proxy returned it.
-func meansTheSame(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusRequestEntityTooLarge || status >= http.StatusInternalServerError
-}
-
 func fillFromCoder(e *Error, answer *codersdk.Error, coderVersion string) {
 	e.StatusCode, e.Message, e.Detail, e.Err = answer.StatusCode(), answer.Message, answer.Detail, nil
 	if e.Message == "" {
@@ -253,7 +243,7 @@ func fillFromCoder(e *Error, answer *codersdk.Error, coderVersion string) {
 		e.Message = "this Coder does not have this API endpoint; check its version, and whether it is the build with licensed features"
 	case e.StatusCode == http.StatusForbidden && strings.HasSuffix(e.Message, needsLicense):
 		e.Err = errNotEntitled
-	case e.StatusCode == http.StatusForbidden && slices.ContainsFunc(e.Fields, func(f FieldError) bool { return f.Field == fieldExternalAuth }):
+	case e.StatusCode == http.StatusForbidden && slices.ContainsFunc(e.Fields, func(f FieldError) bool { return f.Field == "external_auth" }):
 		e.Err = errExternalAuth
 	case e.StatusCode == http.StatusInternalServerError:
 		e.notInternal()
@@ -298,26 +288,13 @@ func causeOf(err error) error {
 }
 
 func noAnswer(coderURL string, cause error) string {
+	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.Is(cause, context.Canceled):
 		return fmt.Sprintf("the request to Coder at %s was cancelled", coderURL)
-	case isTimeout(cause):
+	case errors.As(cause, &timeout) && timeout.Timeout():
 		return fmt.Sprintf("Coder at %s did not answer in time", coderURL)
 	default:
 		return fmt.Sprintf("Coder at %s cannot be reached: %v", coderURL, cause)
 	}
-}
-
-func isTimeout(err error) bool {
-	var timeout interface{ Timeout() bool }
-	return errors.As(err, &timeout) && timeout.Timeout()
-}
-
-func redirected(coderURL, location string) string {
-	target := "another address"
-	if u, err := url.Parse(location); err == nil && u.Host != "" {
-		target = u.Scheme + "://" + u.Host
-	}
-	return fmt.Sprintf("%s redirects to %s, and the token is not sent there; use that address, "+
-		"or do not set CODER_REDIRECT_TO_ACCESS_URL", coderURL, target)
 }

@@ -174,7 +174,7 @@ func TestRetryAfter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = client.Workspaces(t.Context())
+		_, err = client.WorkspacePage(t.Context(), 0, 1)
 		web.Close()
 		var e *coderd.Error
 		if !errors.As(err, &e) || e.RetryAfter != want {

@@ -70,7 +70,6 @@ type limits struct {
 	valuesOfOne int
 	// items and values are limits for JSON. values is 0 for a response that is not JSON.
 	items, values int
-	depth         int
 	// streamed reports that the response is not in memory as a whole.
 	streamed bool
 }
@@ -78,9 +77,8 @@ type limits struct {
 // workspacesEndpoint returns pages of workspaces.
 const workspacesEndpoint = "/api/v2/workspaces"
 
-// limitsOf returns the limits of the response to a request.
 func limitsOf(method, endpoint string, status int) limits {
-	l := limits{bytes: maxBodyBytes, items: maxItems, values: maxValues, depth: maxDepth}
+	l := limits{bytes: maxBodyBytes, items: maxItems, values: maxValues}
 	switch {
 	case status >= http.StatusMultipleChoices:
 		l.bytes = maxErrorBytes
@@ -90,7 +88,7 @@ func limitsOf(method, endpoint string, status int) limits {
 	case endpoint == workspacesEndpoint:
 		return limits{
 			bytes: maxPageBytes, value: maxWorkspaceBytes, valuesOfOne: maxWorkspaceValues,
-			items: maxItems, values: maxPageValues, depth: maxDepth, streamed: true,
+			items: maxItems, values: maxPageValues, streamed: true,
 		}
 	case endpoint == "/api/v2/workspaces/{}", endpoint == "/api/v2/users/{}/workspace/{}":
 		l.bytes = maxWorkspaceBytes
@@ -117,12 +115,10 @@ type LimitError struct {
 	Limit string
 }
 
-// Error implements error.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("the response to %s %s %s", e.Method, e.Endpoint, e.Limit)
 }
 
-// size formats a limit for people.
 func size(n int64) string {
 	if n%(1<<20) != 0 {
 		return fmt.Sprintf("%d KiB", n>>10)
@@ -144,12 +140,11 @@ func limitBody(req *http.Request, res *http.Response, endpoint string) {
 		return
 	}
 	l := limitsOf(req.Method, endpoint, res.StatusCode)
-	body := &limitedBody{
+	res.Body = &limitedBody{
 		body: res.Body, limits: l, declared: res.ContentLength, values: valueCounter{limits: l},
 		host: req.URL.Host, ctx: req.Context(), // A body is read within the time of its request.
 		exceeds: func(limit string) error { return &LimitError{Method: req.Method, Endpoint: endpoint, Limit: limit} },
 	}
-	res.Body = body
 }
 
 // limitedBody is the body of a response. Only Close is safe for concurrent use.
@@ -167,12 +162,15 @@ type limitedBody struct {
 	release atomic.Pointer[func()]
 }
 
-// Read implements io.Reader.
 func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.err == nil && b.declared > b.limits.bytes {
 		b.err = b.exceeds("is larger than " + size(b.limits.bytes))
 	}
-	if b.err == nil && b.inMemory() > smallBytes && b.release.Load() == nil {
+	inMemory := b.read // All of the response is in memory, or the current item.
+	if b.limits.streamed {
+		inMemory = b.values.itemBytes
+	}
+	if b.err == nil && inMemory > smallBytes && b.release.Load() == nil {
 		b.err = b.takePlace()
 	}
 	if b.err != nil {
@@ -194,14 +192,6 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	}
 	b.err = err
 	return n, err
-}
-
-// inMemory returns how much of the response is in memory: all, or the current item.
-func (b *limitedBody) inMemory() int64 {
-	if b.limits.streamed {
-		return b.values.itemBytes
-	}
-	return b.read
 }
 
 func (b *limitedBody) takePlace() error {
@@ -245,7 +235,14 @@ var large = &places{all: make(chan struct{}, maxLargeAtOnce), hosts: map[string]
 
 // take waits for a slot. The returned function may be called more than once.
 func (p *places) take(ctx context.Context, host string) (release func(), err error) {
-	own := p.enter(host)
+	p.mu.Lock()
+	own := p.hosts[host]
+	if own == nil {
+		own = &hostPlaces{places: make(chan struct{}, maxLargePerHost)}
+		p.hosts[host] = own
+	}
+	own.users++
+	p.mu.Unlock()
 	if err := acquire(ctx, own.places); err != nil {
 		p.leave(host)
 		return nil, err
@@ -269,18 +266,6 @@ func acquire(ctx context.Context, places chan struct{}) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-func (p *places) enter(host string) *hostPlaces {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	own := p.hosts[host]
-	if own == nil {
-		own = &hostPlaces{places: make(chan struct{}, maxLargePerHost)}
-		p.hosts[host] = own
-	}
-	own.users++
-	return own
 }
 
 // leave removes the slots of a server that are no longer used.
@@ -352,8 +337,8 @@ func (c *valueCounter) structure(b byte) (exceeded string) {
 	switch b {
 	case '{', '[':
 		c.begun = true
-		if c.depth++; c.depth > c.limits.depth {
-			return fmt.Sprintf("is nested more than %d levels deep", c.limits.depth)
+		if c.depth++; c.depth > maxDepth {
+			return fmt.Sprintf("is nested more than %d levels deep", maxDepth)
 		}
 		c.inList[c.depth] = b == '['
 		c.values++

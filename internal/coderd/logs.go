@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/coder/coder/v2/codersdk"
+	"github.com/google/uuid"
 )
 
 // LogLine is one line in the log of a workspace build or template version build, or in the output
@@ -32,7 +33,6 @@ type LogLine struct {
 	Output string
 }
 
-// size returns the approximate size of the line in memory, in bytes.
 func (l *LogLine) size() int64 {
 	return int64(lineBytes + len(l.Stage) + len(l.Level) + len(l.Source) + len(l.Output))
 }
@@ -223,28 +223,23 @@ func (s *LogStream) catchUp(ctx context.Context) error {
 			s.take(line)
 		}
 		s.complete = !active
-		return s.hold()
+		// All large logs of this Coder together have a limit.
+		s.release()
+		if s.size <= smallBytes {
+			return nil
+		}
+		all := s.client.recorder.heldLogs.Add(s.size)
+		s.held.Store(s.size)
+		if all > maxHeldLogBytes {
+			s.release()
+			s.lines, s.size = nil, 0
+			return &Error{Op: s.op, StatusCode: http.StatusTooManyRequests, Message: "too many large logs are being read now; try again later"}
+		}
+		return nil
 	})
 }
 
-// hold counts the lines that were read, if they are large. It returns an error if all large logs
-// of this Coder together exceed maxHeldLogBytes.
-func (s *LogStream) hold() error {
-	s.release()
-	if s.size <= smallBytes {
-		return nil
-	}
-	all := s.client.recorder.heldLogs.Add(s.size)
-	s.held.Store(s.size)
-	if all > maxHeldLogBytes {
-		s.release()
-		s.lines, s.size = nil, 0
-		return &Error{Op: s.op, StatusCode: http.StatusTooManyRequests, Message: "too many large logs are being read now; try again later"}
-	}
-	return nil
-}
-
-// dropped reduces what hold counts by lines that are not kept any more.
+// dropped reduces held by lines that are not kept any more.
 func (s *LogStream) dropped(lines ...LogLine) {
 	for i := range lines {
 		s.size -= lines[i].size()
@@ -259,7 +254,7 @@ func (s *LogStream) dropped(lines ...LogLine) {
 	}
 }
 
-// release ends what hold counts. It may be called concurrently.
+// release sets held to zero. It may be called concurrently.
 func (s *LogStream) release() { s.client.recorder.heldLogs.Add(-s.held.Swap(0)) }
 
 // connect follows the log after the last returned line.
@@ -317,4 +312,62 @@ func (s *LogStream) take(l sdkLogLine) {
 
 func jobLine(l sdkLogLine) (LogLine, bool) {
 	return LogLine{ID: l.ID, CreatedAt: l.CreatedAt, Stage: boundName(l.Stage), Level: string(l.Level), Source: string(l.Source), Output: l.Output}, true
+}
+
+// agentSilence multiplies Client.logSilence for the log of an agent, which may be silent for longer
+// than the log of a build.
+const agentSilence = 15
+
+// UnknownScriptError reports that an agent has no script of a name.
+type UnknownScriptError struct {
+	Script  string
+	Scripts []string
+}
+
+func (e *UnknownScriptError) Error() string {
+	return fmt.Sprintf("script is %q, and must be one of %q", e.Script, e.Scripts)
+}
+
+// AgentLogs reads the output of an agent's scripts: the lines whose ID is greater than after. If
+// script is not empty, it returns only the lines of that script. With follow the stream continues
+// until a new build of the workspace starts.
+func (c *Client) AgentLogs(ctx context.Context, workspace, agent uuid.UUID, script string, after int64, follow bool) (*LogStream, error) {
+	read, err := get[struct {
+		Sources []struct {
+			ID          uuid.UUID `json:"id"`
+			DisplayName string    `json:"display_name"`
+		} `json:"log_sources"`
+	}](ctx, c, fmt.Sprintf("reading agent %s", agent), fmt.Sprintf("/api/v2/workspaceagents/%s", agent), nil)
+	if err != nil {
+		return nil, err
+	}
+	names := map[uuid.UUID]string{}
+	for _, source := range read.Sources[:min(len(read.Sources), maxTexts)] {
+		names[source.ID] = boundName(strings.Join(strings.Fields(source.DisplayName), " "))
+	}
+	op := fmt.Sprintf("reading the log of agent %s", agent)
+	all := slices.Sorted(maps.Values(names))
+	if script != "" && !slices.ContainsFunc(all, func(name string) bool { return strings.EqualFold(name, script) }) {
+		return nil, &UnknownScriptError{Script: script, Scripts: all}
+	}
+	return c.openLogs(ctx, op, after, follow, logSource{
+		path: fmt.Sprintf("/api/v2/workspaceagents/%s/logs", agent),
+		follow: func(ctx context.Context, after int64) (live liveLines, err error) {
+			live.agent, live.closer, err = c.sdk.WorkspaceAgentLogsAfter(ctx, agent, after, true)
+			return live, err
+		},
+		active: func(ctx context.Context) (bool, error) {
+			w, err := c.Workspace(ctx, workspace)
+			return slices.ContainsFunc(w.Agents, func(a Agent) bool { return a.ID == agent }), err
+		},
+		line: func(l sdkLogLine) (LogLine, bool) {
+			name, known := names[l.SourceID]
+			if !known {
+				name = "agent"
+			}
+			line := LogLine{ID: l.ID, CreatedAt: l.CreatedAt, Stage: name, Level: string(l.AgentLevel), Source: "agent", Output: l.Output}
+			return line, script == "" || strings.EqualFold(name, script)
+		},
+		silence: agentSilence,
+	})
 }

@@ -128,53 +128,37 @@ const ownerNotFound = "owner_not_found"
 func (c *Client) EvaluateParameters(ctx context.Context, version, owner uuid.UUID, values map[string]string) ([]VersionParameter, error) {
 	ctx = WithBeforeChange(ctx, func(context.Context) error { return nil })
 	op := fmt.Sprintf("evaluating the parameters of template version %s", version)
-	path := fmt.Sprintf("/api/v2/templateversions/%s/dynamic-parameters/evaluate", version)
-	body := codersdk.DynamicParametersRequest{Inputs: values, OwnerID: owner}
-	return fetch(ctx, c, op, evaluatedParameters, func(ctx context.Context) (codersdk.DynamicParametersResponse, error) {
-		var response codersdk.DynamicParametersResponse
-		err := c.request(ctx, http.MethodPost, path, body, http.StatusOK, into(&response))
-		if i := firstError(response.Diagnostics); err == nil && i >= 0 {
-			err = evaluationError(op, response.Diagnostics[i])
+	response, err := post[codersdk.DynamicParametersResponse](ctx, c, op,
+		fmt.Sprintf("/api/v2/templateversions/%s/dynamic-parameters/evaluate", version),
+		codersdk.DynamicParametersRequest{Inputs: values, OwnerID: owner}, http.StatusOK)
+	if i := firstError(response.Diagnostics); err == nil && i >= 0 {
+		// Coder returns an evaluation without a result with the status 200.
+		failed := &Error{Op: op, StatusCode: http.StatusBadRequest, Message: "Unable to validate parameters", Detail: diagnosis(response.Diagnostics[i])}
+		if response.Diagnostics[i].Extra.Code == ownerNotFound {
+			failed.StatusCode = http.StatusNotFound
 		}
-		return response, err
-	})
-}
-
-// evaluationError returns the error of an evaluation without a result. Coder returns it with the
-// status 200.
-func evaluationError(op string, d codersdk.FriendlyDiagnostic) *Error {
-	e := &Error{Op: op, StatusCode: http.StatusBadRequest, Message: "Unable to validate parameters", Detail: diagnosis(d)}
-	if d.Extra.Code == ownerNotFound {
-		e.StatusCode = http.StatusNotFound
+		failed.truncate()
+		err = failed
 	}
-	e.truncate()
-	return e
-}
-
-func evaluatedParameters(response codersdk.DynamicParametersResponse) []VersionParameter {
 	var out []VersionParameter
 	for _, p := range response.Parameters {
-		out = append(out, evaluatedParameter(p))
+		parameter := VersionParameter{
+			Name: p.Name, DisplayName: p.DisplayName, Description: p.Description, Type: string(p.Type), FormType: string(p.FormType),
+			Required: p.Required, Default: p.DefaultValue.Value, Mutable: p.Mutable, Ephemeral: p.Ephemeral,
+		}
+		for _, o := range p.Options {
+			parameter.Options = append(parameter.Options, ParameterOption{Name: o.Name, Value: o.Value.Value, Description: o.Description})
+		}
+		for _, v := range p.Validations {
+			parameter.Regex, parameter.RegexMessage = ptr.Deref(v.Regex, ""), v.Error
+			parameter.Min, parameter.Max, parameter.Monotonic = int32Of(v.Min), int32Of(v.Max), ptr.Deref(v.Monotonic, "")
+		}
+		if i := firstError(p.Diagnostics); i >= 0 {
+			parameter.Problem = redaction.Truncate(diagnosis(p.Diagnostics[i]), maxMessage)
+		}
+		out = append(out, parameter)
 	}
-	return out
-}
-
-func evaluatedParameter(p codersdk.PreviewParameter) VersionParameter {
-	out := VersionParameter{
-		Name: p.Name, DisplayName: p.DisplayName, Description: p.Description, Type: string(p.Type), FormType: string(p.FormType),
-		Required: p.Required, Default: p.DefaultValue.Value, Mutable: p.Mutable, Ephemeral: p.Ephemeral,
-	}
-	for _, o := range p.Options {
-		out.Options = append(out.Options, ParameterOption{Name: o.Name, Value: o.Value.Value, Description: o.Description})
-	}
-	for _, v := range p.Validations {
-		out.Regex, out.RegexMessage, out.Monotonic = ptr.Deref(v.Regex, ""), v.Error, ptr.Deref(v.Monotonic, "")
-		out.Min, out.Max = int32Of(v.Min), int32Of(v.Max)
-	}
-	if i := firstError(p.Diagnostics); i >= 0 {
-		out.Problem = redaction.Truncate(diagnosis(p.Diagnostics[i]), maxMessage)
-	}
-	return out
+	return out, err
 }
 
 // firstError returns the index of the first error among the diagnostics, or -1. The others are

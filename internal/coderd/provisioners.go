@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,9 +50,7 @@ func CheckProvisionerKeyName(name string) error {
 // ProvisionerKeys lists the keys of an organization, the oldest first, without Coder's own keys.
 func (c *Client) ProvisionerKeys(ctx context.Context, org uuid.UUID) ([]ProvisionerKey, error) {
 	op := fmt.Sprintf("listing the provisioner keys of organization %s", org)
-	return fetchList(ctx, c, op, newProvisionerKey, func(ctx context.Context) ([]codersdk.ProvisionerKey, error) {
-		return c.sdk.ListProvisionerKeys(ctx, org)
-	})
+	return fetchList(ctx, c, op, newProvisionerKey, with(c.sdk.ListProvisionerKeys, org))
 }
 
 // CreateProvisionerKey creates a key and returns its text, which Coder returns only once. The error
@@ -77,9 +76,7 @@ func (c *Client) DeleteProvisionerKey(ctx context.Context, org uuid.UUID, name s
 	if !plainName.MatchString(name) {
 		return notThere(op, name, "such names consist of "+plainNameRule)
 	}
-	return c.call(ctx, op, func(ctx context.Context) error {
-		return c.sdk.DeleteProvisionerKey(ctx, org, name)
-	})
+	return change(ctx, c, op, c.sdk.DeleteProvisionerKey, org, name)
 }
 
 // CheckProvisionerKey returns the key that has this text. The error is IsUnauthorized if there is
@@ -119,20 +116,13 @@ func (c *Client) CheckProvisionerKey(ctx context.Context, plaintext string) (Pro
 
 // ProvisionerDaemon is one provisioner of an organization.
 type ProvisionerDaemon struct {
-	// KeyID identifies the key with which it registered.
-	KeyID uuid.UUID
+	KeyID uuid.UUID `json:"key_id"`
 }
 
 // ProvisionerDaemons lists the registered provisioners of an organization. The AGPL build supports
 // this as well.
 func (c *Client) ProvisionerDaemons(ctx context.Context, org uuid.UUID) ([]ProvisionerDaemon, error) {
-	op := fmt.Sprintf("listing the provisioners of organization %s", org)
-	return fetchList(ctx, c, op, newProvisionerDaemon, func(ctx context.Context) ([]codersdk.ProvisionerDaemon, error) {
-		// The default limit of Coder is 50.
-		return c.sdk.OrganizationProvisionerDaemons(ctx, org, &codersdk.OrganizationProvisionerDaemonsOptions{Limit: math.MaxInt32})
-	})
-}
-
-func newProvisionerDaemon(d codersdk.ProvisionerDaemon) ProvisionerDaemon {
-	return ProvisionerDaemon{KeyID: d.KeyID}
+	// The default limit of Coder is 50.
+	return get[[]ProvisionerDaemon](ctx, c, fmt.Sprintf("listing the provisioners of organization %s", org),
+		fmt.Sprintf("/api/v2/organizations/%s/provisionerdaemons", org), map[string]string{"limit": strconv.Itoa(math.MaxInt32)})
 }

@@ -144,7 +144,7 @@ func TestARequestWithoutAnAnswerIsObserved(t *testing.T) {
 	}
 	for what, fault := range map[string]coderdtest.Fault{"dropped": {DropConnection: true}, "late": {Block: make(chan struct{})}} {
 		remove := server.Fail(fault)
-		_, _ = client.Workspaces(t.Context())
+		_, _ = client.WorkspacePage(t.Context(), 0, 1)
 		remove()
 		// Go's HTTP client repeats a read whose connection was dropped. The transport does not see
 		// this.

@@ -48,14 +48,24 @@ const (
 var packedAt = time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // PackFiles packs the files of a template into a zip archive. Equal files result in equal bytes. It
-// keeps the binary files of base that are not replaced, because they cannot be sent as text. base
-// may be nil.
+// keeps the binary files of base that are not replaced, because they cannot be sent as text. A file
+// counts as replaced if its path is also the path of one of the files, of a folder that contains
+// one, or is inside one. base may be nil.
 //
 // If a file cannot be packed, PackFiles returns an *Error with status 422 and one FieldError per
 // file, whose Field is files[<path>].
 func PackFiles(files map[string]string, base *Archive) ([]byte, error) {
 	entries, problems := validFiles(files)
-	keepBinary(entries, base)
+	if base != nil {
+		taken := withFolders(entries)
+		kept := map[string]string{}
+		for name, content := range base.binary {
+			if !taken[name] && !taken[name+"/"] && !liesInFile(name, entries) {
+				kept[name] = content
+			}
+		}
+		maps.Copy(entries, kept)
+	}
 	return pack(entries, problems)
 }
 
@@ -69,22 +79,6 @@ func PackArchive(a *Archive) ([]byte, error) {
 		return nil, refused
 	}
 	return pack(entries, foldersThatAreFiles(entries))
-}
-
-// keepBinary adds the binary files of an archive. A file counts as replaced, and is not added, if
-// its path is also the path of one of the entries, of a folder that contains one, or is inside one.
-func keepBinary(entries map[string]string, base *Archive) {
-	if base == nil {
-		return
-	}
-	taken := withFolders(entries)
-	kept := map[string]string{}
-	for name, content := range base.binary {
-		if !taken[name] && !taken[name+"/"] && !liesInFile(name, entries) {
-			kept[name] = content
-		}
-	}
-	maps.Copy(entries, kept)
 }
 
 func liesInFile(name string, entries map[string]string) bool {
@@ -222,7 +216,6 @@ func checkTotals(entries map[string]string) *FieldError {
 	return nil
 }
 
-// largest returns the name and the size of the largest file.
 func largest(entries map[string]string) string {
 	name := ""
 	for _, candidate := range slices.Sorted(maps.Keys(entries)) {
@@ -233,7 +226,6 @@ func largest(entries map[string]string) string {
 	return fmt.Sprintf("%q with %d bytes", name, len(entries[name]))
 }
 
-// withFolders adds the folders that contain the files.
 func withFolders(entries map[string]string) map[string]bool {
 	out := make(map[string]bool, len(entries))
 	for name := range entries {
@@ -337,7 +329,6 @@ func (c *Client) OpenFile(ctx context.Context, fileID uuid.UUID, asZip bool) (*F
 	return file, nil
 }
 
-// download starts to download an archive.
 func (c *Client) download(ctx context.Context, sdk *codersdk.Client, fileID uuid.UUID, format string) (*http.Response, error) {
 	res, err := sdk.Request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/files/%s", fileID), nil, withQuery(map[string]string{"format": format}))
 	if err != nil {
@@ -407,7 +398,6 @@ type noting struct {
 	err  error
 }
 
-// Read implements io.Reader.
 func (n *noting) Read(p []byte) (int, error) {
 	count, err := n.from.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/coder/coder/v2/codersdk"
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // TokenRequest describes a new token.
@@ -48,12 +48,8 @@ func (c *Client) CreateToken(ctx context.Context, user string, request TokenRequ
 }
 
 func (c *Client) createToken(ctx context.Context, user string, request codersdk.CreateTokenRequest) (Token, error) {
-	op := fmt.Sprintf("creating token %q of user %q", request.TokenName, user)
-	if err := checkNames(op, user); err != nil {
-		return Token{}, err
-	}
 	var out Token
-	err := c.call(ctx, op, func(ctx context.Context) error {
+	err := c.call(ctx, fmt.Sprintf("creating token %q of user %q", request.TokenName, user), func(ctx context.Context) error {
 		res, err := c.sdk.CreateToken(ctx, user, request)
 		if err != nil {
 			return err
@@ -64,7 +60,7 @@ func (c *Client) createToken(ctx context.Context, user string, request codersdk.
 		}
 		out = Token{ID: TokenID(res.Key), Value: res.Key}
 		return nil
-	})
+	}, user)
 	return out, err
 }
 
@@ -77,12 +73,8 @@ func TokenID(token string) string {
 // TokensOf lists the API tokens of a user, but not the sessions. The list includes expired tokens,
 // whose names are in use until Coder deletes them.
 func (c *Client) TokensOf(ctx context.Context, user string) ([]TokenInfo, error) {
-	op := fmt.Sprintf("listing the tokens of user %q", user)
-	if err := checkNames(op, user); err != nil {
-		return nil, err
-	}
 	// Before 2.31 Coder always lists expired tokens.
-	out, err := c.listTokens(ctx, op, user, "include_expired")
+	out, err := c.listTokens(ctx, fmt.Sprintf("listing the tokens of user %q", user), user, "include_expired")
 	for i := range out {
 		// So that a token is equal to the one that TokenByName returns.
 		out[i].Username = ""
@@ -96,7 +88,6 @@ func (c *Client) AllTokens(ctx context.Context) ([]TokenInfo, error) {
 	return c.listTokens(ctx, "listing the tokens of all users", Me, "include_all")
 }
 
-// listTokens lists API tokens with an option of the query.
 func (c *Client) listTokens(ctx context.Context, op, user, option string) ([]TokenInfo, error) {
 	// Coder's type cannot be decoded if a token has a scope of a later release.
 	var tokens []TokenInfo
@@ -107,7 +98,7 @@ func (c *Client) listTokens(ctx context.Context, op, user, option string) ([]Tok
 			now, _ = http.ParseTime(header.Get("Date"))
 			return into(&tokens)(header, body)
 		}, withQuery(map[string]string{option: "true"}))
-	})
+	}, user)
 	for i := range tokens {
 		tokens[i].Expired = !now.Before(tokens[i].ExpiresAt)
 		boundNames(&tokens[i].ID, &tokens[i].Name, &tokens[i].Username)
@@ -127,7 +118,6 @@ func (c *Client) OwnKey(ctx context.Context, id string) (TokenInfo, error) {
 	return key.TokenInfo, err
 }
 
-// apiKey is a token with its restrictions.
 type apiKey struct {
 	TokenInfo
 	Scopes    []codersdk.APIKeyScope        `json:"scopes"`
@@ -135,23 +125,16 @@ type apiKey struct {
 }
 
 func (c *Client) key(ctx context.Context, op, path, user, name string) (apiKey, error) {
-	if err := checkNames(op, user, name); err != nil {
-		return apiKey{}, err
-	}
-	key, err := get[apiKey](ctx, c, op, fmt.Sprintf("/api/v2/users/%s/keys/%s", user, path), nil)
+	key, err := get[apiKey](ctx, c, op, fmt.Sprintf("/api/v2/users/%s/keys/%s", user, path), nil, user, name)
 	boundNames(&key.ID, &key.Name)
 	return key, err
 }
 
 // DeleteToken revokes a token or ends a session immediately.
 func (c *Client) DeleteToken(ctx context.Context, user, id string) error {
-	op := fmt.Sprintf("deleting token %q of user %q", id, user)
-	if err := checkNames(op, user, id); err != nil {
-		return err
-	}
-	return c.call(ctx, op, func(ctx context.Context) error {
+	return c.call(ctx, fmt.Sprintf("deleting token %q of user %q", id, user), func(ctx context.Context) error {
 		return c.sdk.DeleteAPIKey(ctx, user, id)
-	})
+	}, user, id)
 }
 
 // errUnrestricted reports that Coder created a token with more permissions than requested.
@@ -210,15 +193,6 @@ func (c *Client) CreateWorkspaceToken(ctx context.Context, user string, workspac
 
 // restricted reports whether a key has no access to any other workspace.
 func restricted(key apiKey, workspace uuid.UUID) bool {
-	for _, target := range key.AllowList {
-		if !slices.Contains(workspaceAllowList(workspace), target) {
-			return false
-		}
-	}
-	for _, scope := range key.Scopes {
-		if !slices.Contains(workspaceScopes(), scope) {
-			return false
-		}
-	}
-	return len(key.AllowList) > 0 && len(key.Scopes) > 0
+	return len(key.AllowList) > 0 && sets.New(workspaceAllowList(workspace)...).HasAll(key.AllowList...) &&
+		len(key.Scopes) > 0 && sets.New(workspaceScopes()...).HasAll(key.Scopes...)
 }

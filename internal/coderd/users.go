@@ -3,15 +3,16 @@ package coderd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/coder/coder/v2/codersdk"
+	"github.com/google/uuid"
 )
 
 // Me is the name of the token's own user in requests for a user.
@@ -58,7 +59,6 @@ func (u User) IsOwner() bool { return slices.Contains(u.Roles, codersdk.RoleOwne
 // IsSuspended reports whether the user is suspended, so that Coder denies all access.
 func (u User) IsSuspended() bool { return u.Status == string(codersdk.UserStatusSuspended) }
 
-// userJSON is a user in Coder's API.
 type userJSON struct {
 	codersdk.User
 	IsServiceAccount bool `json:"is_service_account"`
@@ -76,8 +76,7 @@ func newUser(u userJSON) User {
 // HasFirstUser reports whether any account exists. It needs no token.
 func (c *Client) HasFirstUser(ctx context.Context) (bool, error) {
 	var out bool
-	err := c.callWithoutToken(ctx, "asking whether Coder has a first user", func(ctx context.Context) error {
-		var err error
+	err := c.callWithoutToken(ctx, "asking whether Coder has a first user", func(ctx context.Context) (err error) {
 		out, err = c.sdk.HasFirstUser(ctx)
 		return err
 	})
@@ -122,19 +121,11 @@ func (c *Client) Me(ctx context.Context) (User, error) { return c.UserByName(ctx
 
 // UserByName returns an account by its name, its id, or Me.
 func (c *Client) UserByName(ctx context.Context, name string) (User, error) {
-	op := fmt.Sprintf("reading user %q", name)
-	if err := checkNames(op, name); err != nil {
-		return User{}, err
-	}
 	return confirmNotFound(func() (User, error) {
-		found, err := get[userJSON](ctx, c, op, "/api/v2/users/"+name, nil)
+		found, err := get[userJSON](ctx, c, fmt.Sprintf("reading user %q", name), "/api/v2/users/"+name, nil, name)
 		return newUser(found), err
 	})
 }
-
-// usersFound is the maximum number of users in a search. Coder searches for parts of the text, so
-// it may find other users too.
-const usersFound = 100
 
 // UsersByEmail returns all users with an email address, ignoring case.
 func (c *Client) UsersByEmail(ctx context.Context, email string) ([]User, error) {
@@ -145,7 +136,8 @@ func (c *Client) UsersByEmail(ctx context.Context, email string) ([]User, error)
 	}
 	var out []User
 	err := c.call(ctx, op, func(ctx context.Context) error {
-		found, err := c.sdk.Users(ctx, codersdk.UsersRequest{SearchQuery: email, Pagination: codersdk.Pagination{Limit: usersFound}})
+		// Coder searches for parts of the text, so it may find other users too.
+		found, err := c.sdk.Users(ctx, codersdk.UsersRequest{SearchQuery: email, Pagination: codersdk.Pagination{Limit: 100}})
 		for _, u := range found.Users {
 			if strings.EqualFold(u.Email, email) {
 				out = append(out, newUser(userJSON{User: u}))
@@ -156,15 +148,12 @@ func (c *Client) UsersByEmail(ctx context.Context, email string) ([]User, error)
 	return out, err
 }
 
-// newUserJSON is the request for a new user.
-type newUserJSON struct {
-	codersdk.CreateUserRequestWithOrgs
-	ServiceAccount bool `json:"service_account,omitempty"`
-}
-
 // CreateUser creates an account. If the name or the email exists, the error is a conflict.
 func (c *Client) CreateUser(ctx context.Context, user NewUser) (User, error) {
-	request := newUserJSON{ServiceAccount: user.ServiceAccount, CreateUserRequestWithOrgs: codersdk.CreateUserRequestWithOrgs{
+	request := struct {
+		codersdk.CreateUserRequestWithOrgs
+		ServiceAccount bool `json:"service_account,omitempty"`
+	}{ServiceAccount: user.ServiceAccount, CreateUserRequestWithOrgs: codersdk.CreateUserRequestWithOrgs{
 		Username:        user.Username,
 		Email:           user.Email,
 		Name:            user.Name,
@@ -172,21 +161,183 @@ func (c *Client) CreateUser(ctx context.Context, user NewUser) (User, error) {
 		UserLoginType:   codersdk.LoginType(cmp.Or(user.LoginType, string(codersdk.LoginTypePassword))),
 		OrganizationIDs: user.OrganizationIDs,
 	}}
-	var made userJSON
-	err := c.call(ctx, fmt.Sprintf("creating user %q", user.Username), func(ctx context.Context) error {
-		return c.request(ctx, http.MethodPost, "/api/v2/users", request, http.StatusCreated, into(&made))
-	})
+	made, err := post[userJSON](ctx, c, fmt.Sprintf("creating user %q", user.Username), "/api/v2/users", request, http.StatusCreated)
 	return newUser(made), withoutSecret(err, user.Password)
 }
 
 // SetRoles sets the site roles of a user to exactly these roles, for example owner.
 func (c *Client) SetRoles(ctx context.Context, user string, roles []string) error {
-	op := fmt.Sprintf("setting the roles of user %q", user)
-	if err := checkNames(op, user); err != nil {
-		return err
-	}
-	return c.call(ctx, op, func(ctx context.Context) error {
+	return c.call(ctx, fmt.Sprintf("setting the roles of user %q", user), func(ctx context.Context) error {
 		_, err := c.sdk.UpdateUserRoles(ctx, user, codersdk.UpdateRoles{Roles: append([]string{}, roles...)})
+		return err
+	}, user)
+}
+
+// MaxUserPage is the largest limit of UserPage.
+const MaxUserPage = 10_000
+
+// UserPage is a part of all users, sorted by name.
+type UserPage struct {
+	Users []User
+	// Count is the number of users on all pages.
+	Count int
+}
+
+// UserPage returns one page of all users. It never contains deleted users.
+func (c *Client) UserPage(ctx context.Context, offset, limit int) (UserPage, error) {
+	found, err := get[struct {
+		Users []userJSON `json:"users"`
+		Count int        `json:"count"`
+	}](ctx, c, "listing the users", "/api/v2/users", map[string]string{
+		"offset": strconv.Itoa(max(0, offset)), "limit": strconv.Itoa(max(1, min(limit, MaxUserPage))),
+	})
+	page := UserPage{Count: found.Count}
+	for _, u := range found.Users {
+		page.Users = append(page.Users, newUser(u))
+	}
+	return page, err
+}
+
+// UserByID returns a user with the roles in each organization. For a deleted user the error is 410
+// Gone.
+func (c *Client) UserByID(ctx context.Context, id uuid.UUID) (User, error) {
+	found, err := c.UserByName(ctx, id.String())
+	if err != nil {
+		return found, err
+	}
+	// A lookup by id also finds deleted users, without marking them. A lookup by name does not.
+	named, err := c.UserByName(ctx, found.Username)
+	if IsNotFound(err) || err == nil && named.ID != id {
+		again, err := c.UserByName(ctx, id.String())
+		if err != nil || again.Username != found.Username {
+			// The user was renamed meanwhile.
+			return again, err
+		}
+		return User{}, &Error{
+			Op: fmt.Sprintf("reading user %q", found.Username), StatusCode: http.StatusGone, Message: "the user was deleted",
+		}
+	}
+	if err != nil {
+		return found, err
+	}
+	named.OrganizationRoles = map[uuid.UUID][]string{}
+	err = c.call(ctx, fmt.Sprintf("reading the roles of user %q", named.Username), func(ctx context.Context) error {
+		roles, err := c.sdk.UserRoles(ctx, id.String())
+		for _, organization := range named.OrganizationIDs {
+			named.OrganizationRoles[organization] = boundRoles(roles.OrganizationRoles[organization])
+		}
+		return err
+	})
+	return named, err
+}
+
+// Members returns the members of an organization and their roles in it.
+func (c *Client) Members(ctx context.Context, organization uuid.UUID) (map[uuid.UUID][]string, error) {
+	op, path := fmt.Sprintf("listing the members of organization %s", organization), fmt.Sprintf("/api/v2/organizations/%s/members", organization)
+	found, err := get[[]codersdk.OrganizationMemberWithUserData](ctx, c, op, path, nil)
+	members := map[uuid.UUID][]string{}
+	for i := range found {
+		members[found[i].UserID] = roleNames(found[i].Roles)
+	}
+	return members, err
+}
+
+// roleNames returns the names of roles, sorted. It omits the role member.
+func roleNames(roles []codersdk.SlimRole) []string {
+	names := make([]string, 0, len(roles))
+	for _, role := range roles {
+		names = append(names, role.Name)
+	}
+	return boundRoles(names)
+}
+
+func boundRoles(names []string) []string {
+	var out []string
+	for _, name := range names[:min(len(names), maxTexts)] {
+		// In some responses Coder appends the organization's id to a role of an organization.
+		name, _, _ = strings.Cut(name, ":")
+		// Every user has these.
+		if name != "member" && name != "organization-member" {
+			out = append(out, boundName(name))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// SetFullName changes the full name of a user.
+func (c *Client) SetFullName(ctx context.Context, user User, name string) error {
+	return c.call(ctx, fmt.Sprintf("setting the name of user %q", user.Username), func(ctx context.Context) error {
+		_, err := c.sdk.UpdateUserProfile(ctx, user.ID.String(), codersdk.UpdateUserProfileRequest{Username: user.Username, Name: name})
+		return err
+	})
+}
+
+// SetPassword changes the password of a user, which ends all sessions and revokes all tokens. If
+// the user already has this password, it returns no error.
+func (c *Client) SetPassword(ctx context.Context, user User, password string) error {
+	err := change(ctx, c, fmt.Sprintf("setting the password of user %q", user.Username), c.sdk.UpdateUserPassword,
+		user.ID.String(), codersdk.UpdateUserPasswordRequest{Password: password})
+	if IsInvalid(err) && strings.Contains(err.Error(), "New password cannot match old password") {
+		return nil
+	}
+	return withoutSecret(err, password)
+}
+
+// PasswordProblem returns why Coder does not accept a password, or "". It changes nothing.
+func (c *Client) PasswordProblem(ctx context.Context, password string) (string, error) {
+	ctx = WithBeforeChange(WithActor(ctx, nil), func(context.Context) error { return nil })
+	answer, err := post[codersdk.ValidateUserPasswordResponse](ctx, c, "checking a password", "/api/v2/users/validate-password",
+		codersdk.ValidateUserPasswordRequest{Password: password}, http.StatusOK)
+	if err != nil || answer.Valid {
+		return "", withoutSecret(err, password)
+	}
+	return boundText(strings.ReplaceAll(answer.Details, password, "...")), nil
+}
+
+// SetSuspended suspends a user, or ends the suspension.
+func (c *Client) SetSuspended(ctx context.Context, user User, suspended bool) error {
+	status := codersdk.UserStatusActive
+	if suspended {
+		status = codersdk.UserStatusSuspended
+	}
+	return c.call(ctx, fmt.Sprintf("making %s user %q", status, user.Username), func(ctx context.Context) error {
+		_, err := c.sdk.UpdateUserStatus(ctx, user.ID.String(), status)
+		return err
+	})
+}
+
+// DeleteUser deletes a user. If the user has workspaces, the error is a conflict.
+func (c *Client) DeleteUser(ctx context.Context, user User) error {
+	err := c.call(ctx, fmt.Sprintf("deleting user %q", user.Username), func(ctx context.Context) error {
+		return c.sdk.DeleteUser(ctx, user.ID)
+	})
+	if e, ok := errors.AsType[*Error](err); ok && e.StatusCode == http.StatusExpectationFailed {
+		e.StatusCode = http.StatusConflict
+	}
+	return err
+}
+
+// AddMember adds a user to an organization.
+func (c *Client) AddMember(ctx context.Context, organization uuid.UUID, user User) error {
+	return c.call(ctx, fmt.Sprintf("adding to an organization user %q", user.Username), func(ctx context.Context) error {
+		_, err := c.sdk.PostOrganizationMember(ctx, organization, user.ID.String())
+		return err
+	})
+}
+
+// RemoveMember removes a user from an organization.
+func (c *Client) RemoveMember(ctx context.Context, organization uuid.UUID, user User) error {
+	return change(ctx, c, fmt.Sprintf("removing from an organization user %q", user.Username), c.sdk.DeleteOrganizationMember,
+		organization, user.ID.String())
+}
+
+// SetMemberRoles sets the roles of a user in an organization to exactly these roles.
+func (c *Client) SetMemberRoles(ctx context.Context, organization uuid.UUID, user User, roles []string) error {
+	op := fmt.Sprintf("setting the roles in an organization of user %q", user.Username)
+	return c.call(ctx, op, func(ctx context.Context) error {
+		wanted := codersdk.UpdateRoles{Roles: append([]string{}, roles...)}
+		_, err := c.sdk.UpdateOrganizationMemberRoles(ctx, organization, user.ID.String(), wanted)
 		return err
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/coder/v2/codersdk"
 	"github.com/google/uuid"
+	"k8s.io/utils/ptr"
 
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
@@ -49,10 +50,8 @@ func (c *Client) Build(ctx context.Context, workspaceID uuid.UUID, request Build
 			return Build{}, err
 		}
 	}
-	var b buildJSON
-	err := c.call(ctx, fmt.Sprintf("building (%s) workspace %s", request.Transition, workspaceID), func(ctx context.Context) error {
-		return c.request(ctx, http.MethodPost, fmt.Sprintf("/api/v2/workspaces/%s/builds", workspaceID), body, http.StatusCreated, into(&b))
-	})
+	b, err := post[buildJSON](ctx, c, fmt.Sprintf("building (%s) workspace %s", request.Transition, workspaceID),
+		fmt.Sprintf("/api/v2/workspaces/%s/builds", workspaceID), body, http.StatusCreated)
 	return b.build(), err
 }
 
@@ -78,10 +77,8 @@ var PrebuildsUser = uuid.MustParse("c42fdf75-3097-471c-8c33-fb52454d81c0")
 // results in IsNotFound.
 func (c *Client) WorkspaceBuildByNumber(ctx context.Context, w Workspace, number int32) (Build, error) {
 	op := fmt.Sprintf("reading build %d of workspace %q of %q", number, w.Name, w.OwnerName)
-	if err := checkNames(op, w.OwnerName, w.Name); err != nil {
-		return Build{}, err
-	}
-	b, err := get[buildJSON](ctx, c, op, fmt.Sprintf("/api/v2/users/%s/workspace/%s/builds/%d", w.OwnerName, w.Name, number), nil)
+	b, err := get[buildJSON](ctx, c, op, fmt.Sprintf("/api/v2/users/%s/workspace/%s/builds/%d", w.OwnerName, w.Name, number), nil,
+		w.OwnerName, w.Name)
 	if err == nil && b.WorkspaceID != w.ID {
 		err = &Error{Op: op, StatusCode: http.StatusNotFound, Message: "another workspace now has this name"}
 	}
@@ -141,14 +138,9 @@ func newJob(job codersdk.ProvisionerJob) Job {
 	out := Job{ID: job.ID, Status: string(job.Status), Active: job.Status.Active()}
 	switch job.Type {
 	case codersdk.ProvisionerJobTypeWorkspaceBuild:
-		if job.Metadata.WorkspaceID != nil {
-			out.Workspace = *job.Metadata.WorkspaceID
-		}
+		out.Workspace = ptr.Deref(job.Metadata.WorkspaceID, uuid.Nil)
 	case codersdk.ProvisionerJobTypeTemplateVersionImport:
-		if job.Input.TemplateVersionID != nil {
-			out.TemplateVersion = *job.Input.TemplateVersionID
-		}
-		out.Template = job.Metadata.TemplateID
+		out.TemplateVersion, out.Template = ptr.Deref(job.Input.TemplateVersionID, uuid.Nil), job.Metadata.TemplateID
 	}
 	return out
 }

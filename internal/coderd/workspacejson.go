@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/utils/ptr"
 
 	"github.com/coder/coder/v2/codersdk"
 )
@@ -25,18 +26,14 @@ type workspaceJSON struct {
 	Health      struct {
 		Healthy bool `json:"healthy"`
 	} `json:"health"`
-	SharedWith []shareJSON `json:"shared_with"`
+	SharedWith []struct {
+		ID    uuid.UUID `json:"id"`
+		Type  string    `json:"actor_type"`
+		Name  string    `json:"name"`
+		Roles []string  `json:"roles"`
+	} `json:"shared_with"`
 }
 
-// shareJSON is a user or a group that a workspace is shared with in Coder's API.
-type shareJSON struct {
-	ID    uuid.UUID `json:"id"`
-	Type  string    `json:"actor_type"`
-	Name  string    `json:"name"`
-	Roles []string  `json:"roles"`
-}
-
-// buildJSON is a build in Coder's API.
 type buildJSON struct {
 	Build
 	WorkspaceID uuid.UUID         `json:"workspace_id"`
@@ -53,7 +50,6 @@ type buildJSON struct {
 	} `json:"resources"`
 }
 
-// agentJSON is an agent in Coder's API.
 type agentJSON struct {
 	Agent
 	ExpandedDirectory string `json:"expanded_directory"`
@@ -61,15 +57,12 @@ type agentJSON struct {
 		Healthy bool   `json:"healthy"`
 		Reason  string `json:"reason"`
 	} `json:"health"`
-	Apps []appJSON `json:"apps"`
-}
-
-// appJSON is an app in Coder's API.
-type appJSON struct {
-	App
-	URL       string `json:"url"`
-	External  bool   `json:"external"`
-	Subdomain bool   `json:"subdomain"`
+	Apps []struct {
+		App
+		URL       string `json:"url"`
+		External  bool   `json:"external"`
+		Subdomain bool   `json:"subdomain"`
+	} `json:"apps"`
 }
 
 func (a *agentJSON) agent() Agent {
@@ -82,22 +75,17 @@ func (a *agentJSON) agent() Agent {
 		out.Unhealthy = cmp.Or(a.Health.Reason, "Coder reported no reason")
 	}
 	for _, app := range a.Apps[:min(len(a.Apps), maxApps)] {
-		out.Apps = append(out.Apps, app.app())
+		if app.External {
+			app.ExternalURL = boundText(app.URL)
+		}
+		if !app.Subdomain {
+			app.SubdomainName = ""
+		}
+		boundNames(&app.Slug, &app.DisplayName, &app.Health, &app.SubdomainName)
+		app.Command = boundText(app.Command)
+		out.Apps = append(out.Apps, app.App)
 	}
 	boundNames(&out.Name, &out.Status, &out.LifecycleState, &out.Version, &out.OperatingSystem, &out.Architecture, &out.Directory, &out.Unhealthy)
-	return out
-}
-
-func (a *appJSON) app() App {
-	out := a.App
-	if a.External {
-		out.ExternalURL = boundText(a.URL)
-	}
-	if !a.Subdomain {
-		out.SubdomainName = ""
-	}
-	boundNames(&out.Slug, &out.DisplayName, &out.Health, &out.SubdomainName)
-	out.Command = boundText(a.Command)
 	return out
 }
 
@@ -106,8 +94,7 @@ func (w *workspaceJSON) workspace() Workspace {
 	boundNames(&out.Name, &out.OwnerName, &out.OrganizationName, &out.TemplateName, &out.AutomaticUpdates)
 	out.Dormant, out.Healthy, out.LatestBuild = w.DormantAt != nil, w.Health.Healthy, w.LatestBuild.build()
 	if w.TTLMillis != nil && *w.TTLMillis > 0 {
-		ttl := time.Duration(*w.TTLMillis) * time.Millisecond
-		out.TTL = &ttl
+		out.TTL = ptr.To(time.Duration(*w.TTLMillis) * time.Millisecond)
 	}
 	if w.Autostart != nil {
 		boundNames(out.Autostart)
@@ -116,7 +103,15 @@ func (w *workspaceJSON) workspace() Workspace {
 		}
 	}
 	for _, s := range w.SharedWith {
-		out.SharedWith = append(out.SharedWith, s.share())
+		share := Share{ID: s.ID, IsGroup: s.Type == string(codersdk.SharedWorkspaceActorTypeGroup)}
+		if share.IsGroup {
+			// For a user this is the full name.
+			share.GroupName = boundName(s.Name)
+		}
+		if len(s.Roles) > 0 {
+			share.Role = boundName(s.Roles[0])
+		}
+		out.SharedWith = append(out.SharedWith, share)
 	}
 	// Coder returns them in random order.
 	slices.SortFunc(out.SharedWith, func(a, b Share) int { return bytes.Compare(a.ID[:], b.ID[:]) })
@@ -129,42 +124,24 @@ func (w *workspaceJSON) workspace() Workspace {
 	return out
 }
 
-func (s *shareJSON) share() Share {
-	out := Share{ID: s.ID, IsGroup: s.Type == string(codersdk.SharedWorkspaceActorTypeGroup)}
-	if out.IsGroup {
-		// For a user this is the full name.
-		out.GroupName = boundName(s.Name)
-	}
-	if len(s.Roles) > 0 {
-		out.Role = boundName(s.Roles[0])
-	}
-	return out
-}
-
 func (b *buildJSON) build() Build {
 	out := b.Build
 	out.Transition, out.Error = Transition(boundName(string(b.Transition))), boundText(b.Job.Error)
 	boundNames(&out.TemplateVersionName, &out.Reason, &out.Status)
 	if out.Status == string(codersdk.WorkspaceStatusPending) && b.Matched != nil && b.Matched.Available == 0 {
-		out.UnmatchedTags = joinTags(b.Job.Tags)
+		// Coder gives each job the tags scope and owner; the latter is empty unless one user's provisioner must build it.
+		var pairs []string
+		for _, name := range slices.Sorted(maps.Keys(b.Job.Tags)) {
+			if value := b.Job.Tags[name]; name != "owner" || value != "" {
+				pairs = append(pairs, boundName(name)+"="+boundName(value))
+			}
+		}
+		out.UnmatchedTags = boundName(cmp.Or(strings.Join(pairs[:min(len(pairs), maxTexts)], ","), "none"))
 	}
 	if b.Deadline.Valid && !b.Deadline.Time.IsZero() {
-		deadline := b.Deadline.Time
-		out.Deadline = &deadline
+		out.Deadline = ptr.To(b.Deadline.Time)
 	}
 	return out
-}
-
-// joinTags returns the tags of a job as one text. Coder gives each job the tags scope and owner; the
-// latter is empty unless one user's provisioner must build it.
-func joinTags(tags map[string]string) string {
-	var pairs []string
-	for _, name := range slices.Sorted(maps.Keys(tags)) {
-		if name != "owner" || tags[name] != "" {
-			pairs = append(pairs, boundName(name)+"="+boundName(tags[name]))
-		}
-	}
-	return boundName(cmp.Or(strings.Join(pairs[:min(len(pairs), maxTexts)], ","), "none"))
 }
 
 // decodePage decodes the workspaces one by one, so that only one of them at a time is in memory in

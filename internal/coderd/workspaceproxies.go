@@ -81,18 +81,15 @@ func (c *Client) WorkspaceProxyByID(ctx context.Context, id uuid.UUID) (Workspac
 }
 
 func (c *Client) readWorkspaceProxy(ctx context.Context, op, query string) (WorkspaceProxy, error) {
-	return fetch(ctx, c, op, newWorkspaceProxy, func(ctx context.Context) (codersdk.WorkspaceProxy, error) {
-		return c.sdk.WorkspaceProxyByName(ctx, query)
-	})
+	return fetch(ctx, c, op, newWorkspaceProxy, with(c.sdk.WorkspaceProxyByName, query))
 }
 
 // CreateWorkspaceProxy creates a proxy and returns the token with which it registers. Coder returns
 // the token only once. The error is IsConflict if the name exists, in whatever case. An empty
 // display name is replaced by the name, an empty icon by DefaultProxyIcon.
 func (c *Client) CreateWorkspaceProxy(ctx context.Context, name, displayName, icon string) (WorkspaceProxy, string, error) {
-	op := fmt.Sprintf("creating workspace proxy %q", name)
-	return c.writeWorkspaceProxy(ctx, op, name, func(ctx context.Context) (codersdk.UpdateWorkspaceProxyResponse, error) {
-		displayName, icon := proxyDefaults(name, displayName, icon)
+	displayName, icon = proxyDefaults(name, displayName, icon)
+	return c.writeWorkspaceProxy(ctx, "creating", name, func(ctx context.Context) (codersdk.UpdateWorkspaceProxyResponse, error) {
 		return c.sdk.CreateWorkspaceProxy(ctx, codersdk.CreateWorkspaceProxyRequest{Name: name, DisplayName: displayName, Icon: icon})
 	})
 }
@@ -103,9 +100,8 @@ func (c *Client) CreateWorkspaceProxy(ctx context.Context, name, displayName, ic
 func (c *Client) UpdateWorkspaceProxy(
 	ctx context.Context, id uuid.UUID, name, displayName, icon string, regenerateToken bool,
 ) (WorkspaceProxy, string, error) {
-	op := fmt.Sprintf("changing workspace proxy %q", name)
-	return c.writeWorkspaceProxy(ctx, op, name, func(ctx context.Context) (codersdk.UpdateWorkspaceProxyResponse, error) {
-		displayName, icon := proxyDefaults(name, displayName, icon)
+	displayName, icon = proxyDefaults(name, displayName, icon)
+	return c.writeWorkspaceProxy(ctx, "changing", name, func(ctx context.Context) (codersdk.UpdateWorkspaceProxyResponse, error) {
 		return c.sdk.PatchWorkspaceProxy(ctx, codersdk.PatchWorkspaceProxy{
 			ID: id, Name: name, DisplayName: displayName, Icon: icon, RegenerateToken: regenerateToken,
 		})
@@ -113,8 +109,9 @@ func (c *Client) UpdateWorkspaceProxy(
 }
 
 func (c *Client) writeWorkspaceProxy(
-	ctx context.Context, op, name string, write func(context.Context) (codersdk.UpdateWorkspaceProxyResponse, error),
+	ctx context.Context, doing, name string, write func(context.Context) (codersdk.UpdateWorkspaceProxyResponse, error),
 ) (WorkspaceProxy, string, error) {
+	op := fmt.Sprintf("%s workspace proxy %q", doing, name)
 	if err := CheckProxyName(name); err != nil {
 		return WorkspaceProxy{}, "", badName(op, err)
 	}
@@ -134,13 +131,6 @@ func (c *Client) DeleteWorkspaceProxy(ctx context.Context, id uuid.UUID) error {
 	})
 }
 
-// proxyTokenHeader is the header in which a proxy sends its token.
-const proxyTokenHeader = "Coder-External-Proxy-Token"
-
-// noFeatureAsked (400) is Coder's error for an authenticated proxy that requests keys without a
-// feature.
-const noFeatureAsked = "Missing feature query parameter."
-
 // ProxyOfToken returns the id of the proxy to which a token belongs, which is the first part of the
 // token. It returns false if the text is not such a token.
 func ProxyOfToken(token string) (uuid.UUID, bool) {
@@ -154,7 +144,7 @@ func ProxyOfToken(token string) (uuid.UUID, bool) {
 // session token.
 //
 // Coder has no endpoint for this. The request asks for the keys of a proxy without a feature: Coder
-// verifies the token, then refuses the request and sends no key.
+// verifies the token, then refuses the request (400) and sends no key.
 func (c *Client) CheckWorkspaceProxyToken(ctx context.Context, token string) error {
 	const op = "asking Coder about the token of a workspace proxy"
 	if _, ok := ProxyOfToken(token); !ok {
@@ -162,7 +152,7 @@ func (c *Client) CheckWorkspaceProxyToken(ctx context.Context, token string) err
 	}
 	err := c.callWithoutToken(ctx, op, func(ctx context.Context) error {
 		res, err := c.sdk.RequestWithoutSessionToken(ctx, http.MethodGet, "/api/v2/workspaceproxies/me/crypto-keys", nil, func(r *http.Request) {
-			r.Header.Set(proxyTokenHeader, token)
+			r.Header.Set("Coder-External-Proxy-Token", token)
 		})
 		if err != nil {
 			return err
@@ -170,7 +160,7 @@ func (c *Client) CheckWorkspaceProxyToken(ctx context.Context, token string) err
 		defer func() { _ = res.Body.Close() }()
 		return codersdk.ReadBodyAsError(res)
 	})
-	if answer, ok := errors.AsType[*Error](err); ok && answer.StatusCode == http.StatusBadRequest && answer.Message == noFeatureAsked {
+	if answer, ok := errors.AsType[*Error](err); ok && answer.StatusCode == http.StatusBadRequest && answer.Message == "Missing feature query parameter." {
 		return nil
 	}
 	return withoutSecret(err, token)

@@ -1,7 +1,7 @@
 package coderd_test
 
 import (
-	"fmt"
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,71 +16,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-func TestWorkspacesReadsAllPages(t *testing.T) {
-	for count, requests := range map[int]int{0: 1, 1: 1, 250: 1, 251: 2, 620: 3} {
-		server := coderdtest.New(t)
-		client := newClient(t, server, server.AddUser("ada", "owner"))
-		template := server.AddTemplate("coder", "small", nil)
-		for i := range count {
-			server.AddWorkspace("ada", template, fmt.Sprintf("w%d", i))
-		}
-		server.ResetRequests()
-		all, err := client.Workspaces(t.Context())
-		if err != nil || len(all) != count {
-			t.Errorf("%d workspaces: got %d, %v", count, len(all), err)
-		}
-		if got := server.Requests()["GET /api/v2/workspaces"]; got != requests {
-			t.Errorf("%d workspaces: %d requests, want %d", count, got, requests)
-		}
-	}
-}
-
-// Coder sorts running workspaces first, so a workspace that stops between two requests moves to the
-// second page and is returned twice.
-func TestWorkspacesAreToldOnceWhilePagesMove(t *testing.T) {
-	server := coderdtest.New(t)
-	token := server.AddUser("ada", "owner")
-	template := server.AddTemplate("coder", "small", nil)
-	var ids []uuid.UUID
-	for i := range 300 {
-		ids = append(ids, server.AddWorkspace("ada", template, fmt.Sprintf("w%03d", i)))
-	}
-	pages := 0
-	client, err := coderd.New(coderd.Config{URL: server.URL, Token: token, Transport: seeing(func(r *http.Request) {
-		if pages++; pages == 2 {
-			server.BuildWorkspace(ids[0], "stop")
-			server.BuildWorkspace(ids[299], "delete")
-		}
-	})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := client.Workspaces(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[uuid.UUID]int{}
-	for _, w := range all {
-		seen[w.ID]++
-	}
-	if seen[ids[0]] != 1 || seen[ids[299]] != 0 || pages != 2 {
-		t.Errorf("the one that stopped: %d times, the deleted one: %d times, pages: %d", seen[ids[0]], seen[ids[299]], pages)
-	}
-}
-
-func TestWorkspacesFailsAsAWhole(t *testing.T) {
-	server := coderdtest.New(t)
-	client := newClient(t, server, server.AddUser("ada", "owner"))
-	template := server.AddTemplate("coder", "small", nil)
-	for i := range 251 {
-		server.AddWorkspace("ada", template, fmt.Sprintf("w%d", i))
-	}
-	// The first page is delayed and succeeds, the second one fails.
-	server.Fail(coderdtest.Fault{PathPrefix: "/api/v2/workspaces", Delay: time.Nanosecond, Times: 1})
-	server.Fail(coderdtest.Fault{PathPrefix: "/api/v2/workspaces", Status: 503})
-	if all, err := client.Workspaces(t.Context()); !coderd.IsUnreachable(err) || all != nil {
-		t.Errorf("%d workspaces and %v, want none and unreachable", len(all), err)
-	}
+// allWorkspaces returns the workspaces of the first page.
+func allWorkspaces(ctx context.Context, c *coderd.Client) ([]coderd.Workspace, error) {
+	page, err := c.WorkspacePage(ctx, 0, coderd.MaxWorkspacePage)
+	return page.Workspaces, err
 }
 
 func TestWorkspaceIsConverted(t *testing.T) {

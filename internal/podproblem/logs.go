@@ -9,12 +9,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// SeeDatabase is the advice if the error is unknown.
-const SeeDatabase = "check the database and its connection URL"
-
 // Database is a database problem that coderd's log reports.
 type Database struct {
-	// Line is the line of the log.
 	Line string
 	// Cause is the error in it, without parts that change from attempt to attempt.
 	Cause string
@@ -101,19 +97,19 @@ func FindDatabase(log string) *Database {
 		}
 		cause, what, do := causeIn(line), "", ""
 		if aboutDatabase.MatchString(line) {
-			what, do = DescribeDatabase(line)
+			what, do = describeDatabase(line)
 		}
 		if cause != "" || what != "" {
 			cause = cmp.Or(cause, what)
-			return &Database{Line: strings.TrimSpace(line), Cause: cause, What: cmp.Or(what, cause), Do: cmp.Or(do, SeeDatabase)}
+			return &Database{Line: strings.TrimSpace(line), Cause: cause, What: cmp.Or(what, cause), Do: cmp.Or(do, "check the database and its connection URL")}
 		}
 	}
 	return nil
 }
 
-// DescribeDatabase returns the problem that an error about a database reports, and what to do. Both
+// describeDatabase returns the problem that an error about a database reports, and what to do. Both
 // are empty if the error is unknown.
-func DescribeDatabase(said string) (what, do string) {
+func describeDatabase(said string) (what, do string) {
 	// Coder's log escapes quotes in quoted values.
 	said = strings.ReplaceAll(said, `\"`, `"`)
 	for _, known := range knownDatabaseProblems {
@@ -128,7 +124,8 @@ func DescribeDatabase(said string) (what, do string) {
 func causeIn(line string) string {
 	switch {
 	case retryingLine.MatchString(line):
-		return stableCause(unquoted(firstGroup(fieldError, line)))
+		value := strings.TrimSuffix(strings.TrimPrefix(firstGroup(fieldError, line), `"`), `"`)
+		return stableCause(strings.ReplaceAll(value, `\"`, `"`))
 	case badURLLine.MatchString(line):
 		return "Coder cannot parse the connection URL of the database"
 	case endLine.MatchString(line):
@@ -157,12 +154,6 @@ func firstGroup(pattern *regexp.Regexp, line string) string {
 		return ""
 	}
 	return groups[1]
-}
-
-// unquoted removes the quotes of a logged value, and the backslashes that escape quotes.
-func unquoted(value string) string {
-	value = strings.TrimSuffix(strings.TrimPrefix(value, `"`), `"`)
-	return strings.ReplaceAll(value, `\"`, `"`)
 }
 
 var (

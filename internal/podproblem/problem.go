@@ -1,12 +1,15 @@
 package podproblem
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -34,11 +37,9 @@ type Problem struct {
 	Reason string
 	// Message is the message that Kubernetes reports. It changes from attempt to attempt, and may
 	// contain any text of a container runtime or a registry.
-	Message string
-	// Container is the name of the container that has the problem, if any.
+	Message   string
 	Container string
-	// Image is the image that cannot be pulled.
-	Image string
+	Image     string
 	// Node is the name of the node, for NodeLost.
 	Node string
 	// ExitCode is the exit code of the container, for Crash and OutOfMemory.
@@ -106,23 +107,24 @@ func FindRefused(d *appsv1.Deployment) *Problem {
 	return nil
 }
 
-// Refusal returns why the API server rejects a pod, without the pod's name, which differs in each
-// attempt.
-func Refusal(message string) string {
-	if _, rest, found := strings.Cut(message, "is forbidden: "); found {
-		return rest
-	}
-	return message
-}
-
 // FindImagePull returns the problem of an image that a node cannot pull.
 func FindImagePull(pod *corev1.Pod) *Problem {
-	return findWaiting(pod, IsImagePull, func(p *Problem) { p.Kind, p.Image = ImagePull, ImageOf(pod, p.Container) })
+	p := findWaiting(pod, ImagePull, "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
+		"RegistryUnavailable", "SignatureValidationFailed")
+	if p == nil {
+		return nil
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if c.Name == p.Container {
+			p.Image = c.Image
+		}
+	}
+	return p
 }
 
 // FindConfig returns the problem of a container that the kubelet cannot create.
 func FindConfig(pod *corev1.Pod) *Problem {
-	return findWaiting(pod, IsConfig, func(p *Problem) { p.Kind = Config })
+	return findWaiting(pod, Config, "CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 }
 
 // FindCrash returns the problem of a container that exits repeatedly, or exited with an error and
@@ -145,27 +147,11 @@ func FindCrash(pod *corev1.Pod) *Problem {
 	return nil
 }
 
-// IsImagePull reports whether a container waits for this reason because its image
-// cannot be pulled.
-func IsImagePull(reason string) bool {
-	return slices.Contains([]string{
-		"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
-		"RegistryUnavailable", "SignatureValidationFailed",
-	}, reason)
-}
-
-// IsConfig reports whether a container waits for this reason because the kubelet
-// cannot create it.
-func IsConfig(reason string) bool {
-	return slices.Contains([]string{"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}, reason)
-}
-
-func findWaiting(pod *corev1.Pod, is func(reason string) bool, complete func(*Problem)) *Problem {
+// findWaiting returns the problem of the first container that waits for one of these reasons.
+func findWaiting(pod *corev1.Pod, kind Kind, reasons ...string) *Problem {
 	for _, status := range Containers(pod) {
-		if waiting := status.State.Waiting; waiting != nil && is(waiting.Reason) {
-			p := &Problem{Reason: waiting.Reason, Message: waiting.Message, Container: status.Name}
-			complete(p)
-			return p
+		if waiting := status.State.Waiting; waiting != nil && slices.Contains(reasons, waiting.Reason) {
+			return &Problem{Kind: kind, Reason: waiting.Reason, Message: waiting.Message, Container: status.Name}
 		}
 	}
 	return nil
@@ -187,32 +173,23 @@ func FromEvents(events []corev1.Event) *Problem {
 	return &Problem{Kind: kindOfEvent(newest.Reason), Reason: newest.Reason, Message: newest.Message}
 }
 
-// MountReasons returns the reasons of Events about volumes that FromEvents reads.
-func MountReasons() []string { return []string{"FailedMount", "FailedAttachVolume", "FailedMapVolume"} }
-
-// SandboxReasons returns the reasons of Events about pod sandboxes that FromEvents reads.
-func SandboxReasons() []string { return []string{"FailedCreatePodSandBox"} }
-
 func kindOfEvent(reason string) Kind {
-	switch {
-	case slices.Contains(MountReasons(), reason):
+	switch reason {
+	case "FailedMount", "FailedAttachVolume", "FailedMapVolume":
 		return Volume
-	case slices.Contains(SandboxReasons(), reason):
+	case "FailedCreatePodSandBox":
 		return Sandbox
-	default:
-		return ""
 	}
+	return ""
 }
 
 // IsStuck reports whether a pod has a node and none of its containers was created.
 func IsStuck(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "" && !slices.ContainsFunc(Containers(pod), WasCreated)
-}
-
-// WasCreated reports whether a container was created.
-func WasCreated(s corev1.ContainerStatus) bool {
-	return s.State.Waiting == nil || s.LastTerminationState.Terminated != nil ||
-		s.State.Waiting.Reason != "ContainerCreating" && s.State.Waiting.Reason != "PodInitializing"
+	created := func(s corev1.ContainerStatus) bool {
+		return s.State.Waiting == nil || s.LastTerminationState.Terminated != nil ||
+			s.State.Waiting.Reason != "ContainerCreating" && s.State.Waiting.Reason != "PodInitializing"
+	}
+	return pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "" && !slices.ContainsFunc(Containers(pod), created)
 }
 
 // Containers returns the statuses of a pod's containers, init containers first.
@@ -282,16 +259,6 @@ func FindUnready(pod *corev1.Pod) []Unready {
 	return found
 }
 
-// ImageOf returns the image of a container.
-func ImageOf(pod *corev1.Pod, container string) string {
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if c.Name == container {
-			return c.Image
-		}
-	}
-	return ""
-}
-
 // Sentence describes the problem. It includes the message only for kinds whose message does not
 // change from attempt to attempt. clean is applied to messages and to the name of the image.
 func (p *Problem) Sentence(clean func(string) string) string {
@@ -311,7 +278,11 @@ func (p *Problem) Sentence(clean func(string) string) string {
 	case Crash:
 		return fmt.Sprintf("container %q exited with code %d (%s)", p.Container, p.ExitCode, p.Reason)
 	case Refused:
-		return "the API server rejects the pods" + withColon(clean(Refusal(p.Message)))
+		why := p.Message
+		if _, rest, found := strings.Cut(why, "is forbidden: "); found {
+			why = rest // Without the name of the pod, which differs in each attempt.
+		}
+		return "the API server rejects the pods" + withColon(clean(why))
 	case NodeLost:
 		return fmt.Sprintf("node %q, on which the pod runs, does not report any more (%s)", p.Node, p.Reason)
 	case Evicted:
@@ -326,4 +297,190 @@ func withColon(text string) string {
 		return ""
 	}
 	return ": " + text
+}
+
+// Remedy returns what to do about the problem, as a part of a sentence. place is where the pod is
+// configured, for example "the spec".
+func (p *Problem) Remedy(place string) string {
+	switch p.Kind {
+	case ImagePull:
+		_, remedy := p.pull()
+		return strings.ReplaceAll(remedy, "IMAGE", "the image in "+place)
+	case Config:
+		return "create the Secret, ConfigMap or key that is missing, or correct the reference to it in " + place
+	case Unschedulable:
+		return schedulingRemedy(strings.ToLower(p.Message), place)
+	case Volume:
+		return "check that the Secret, ConfigMap or PersistentVolumeClaim exists and can be attached to the node, or correct the volumes in " + place
+	case Sandbox:
+		return "check the network plugin and the container runtime of the node"
+	case OutOfMemory:
+		return "raise the memory limit in " + place
+	case Evicted:
+		return "free the resource that the node is short of, or raise the requests in " + place
+	case NodeLost:
+		return "bring the node back, or delete it (kubectl delete node " + p.Node + ") if it is gone for good; after about five minutes " +
+			"Kubernetes replaces a pod of a Deployment on another node, unless a volume of the pod stays on this one"
+	case Refused:
+		return refusalRemedy(p.Message, place)
+	}
+	if p.ExitCode == 126 || p.ExitCode == 127 {
+		return "correct the command in " + place + ": the image has no such program, or cannot run it"
+	}
+	return "fix what its last log lines report, in " + place + " or in what it refers to"
+}
+
+func schedulingRemedy(message, place string) string {
+	has := func(word string) bool { return strings.Contains(message, word) }
+	switch {
+	case has("volume"):
+		return "check that the PersistentVolumeClaim exists and is bound (its StorageClass, its size, its zone), or correct the volumes in " + place
+	case has("insufficient"):
+		return "add nodes, free capacity on them, or lower the requests in " + place
+	default:
+		return "check which nodes fit, and correct the requests, the node selector, the affinity or the tolerations in " + place
+	}
+}
+
+func refusalRemedy(message, place string) string {
+	has := func(words string) bool { return strings.Contains(message, words) }
+	switch {
+	case has("exceeded quota"), has("must specify"):
+		return "raise the ResourceQuota of the namespace, remove other pods, or set or lower the requests and limits in " + place
+	case has("violates PodSecurity"):
+		return "correct the security context in " + place + ", or allow such pods in the namespace"
+	case has("LimitRange"), has("per Container"), has("per Pod"):
+		return "bring the requests and limits in " + place + " within the LimitRange of the namespace"
+	default:
+		return "correct " + place + ", or what the message names"
+	}
+}
+
+// FindRefusedBySet returns the problem of a ReplicaSet whose pods the API server rejects.
+func FindRefusedBySet(set *appsv1.ReplicaSet) *Problem {
+	for i := range set.Status.Conditions {
+		if c := &set.Status.Conditions[i]; c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+			return &Problem{Kind: Refused, Reason: c.Reason, Message: c.Message}
+		}
+	}
+	return nil
+}
+
+// PullCause describes why an image cannot be pulled, as far as the runtime reports it.
+type PullCause string
+
+// PullCauseUnknown means that the runtime reports no cause.
+const PullCauseUnknown PullCause = ""
+
+// pullCauses are ordered. The more certain signs come first. The messages differ between
+// runtimes. IMAGE in a remedy is replaced by the place where the image is configured.
+var pullCauses = []struct {
+	cause         PullCause
+	remedy        string
+	signs, unless []string
+}{
+	{
+		"it is not on the node, and the pull policy is Never", "load it onto the node, or change the pull policy beside IMAGE",
+		[]string{"errimageneverpull", "never pull"}, nil,
+	},
+	{"the image name is not valid", "correct IMAGE", []string{"invalidimagename", "invalid reference format", "couldn't parse image"}, nil},
+	{
+		"the name of the registry does not resolve", "correct the registry in IMAGE, or the DNS of the node",
+		[]string{"no such host", "server misbehaving", "name or service not known"}, nil,
+	},
+	{
+		"the registry has no such image or tag", "correct the name or the tag in IMAGE", []string{"not found", "manifest unknown", "does not exist"},
+		[]string{"access denied", "unauthorized", "authorization failed"},
+	},
+	{
+		"the registry refuses access, or has no such image", "correct IMAGE, or give the pod pull secrets for the registry",
+		[]string{"unauthorized", "authentication required", "denied", "forbidden", "no basic auth", "authorization failed"}, nil,
+	},
+	{"the certificate of the registry is not trusted", "have the node trust it, or correct IMAGE", []string{"x509", "certificate"}, nil},
+	{
+		"the rate limit of the registry is exceeded", "wait, log in to the registry with pull secrets, or use a mirror",
+		[]string{"too many requests", "toomanyrequests", "rate limit"}, nil,
+	},
+	{
+		"the registry does not respond", "check that the node can reach the registry, or correct it in IMAGE",
+		[]string{"timeout", "timed out", "refused", "unreachable", "no route", "eof"}, nil,
+	},
+}
+
+// PullCause returns why the image cannot be pulled.
+func (p *Problem) PullCause() PullCause {
+	cause, _ := p.pull()
+	return cause
+}
+
+// pull returns why the image cannot be pulled, and what to do.
+func (p *Problem) pull() (cause PullCause, remedy string) {
+	said := strings.ToLower(p.Reason + " " + p.Message)
+	has := func(signs []string) bool {
+		return slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(said, sign) })
+	}
+	for _, known := range pullCauses {
+		if has(known.signs) && !has(known.unless) {
+			return known.cause, known.remedy
+		}
+	}
+	return PullCauseUnknown, "check the Events of the pod, and correct IMAGE"
+}
+
+// EventTime returns the time of the last occurrence. The field with that time depends on the
+// client that created the Event.
+func EventTime(e *corev1.Event) time.Time {
+	newest := e.CreationTimestamp.Time
+	for _, at := range []time.Time{e.FirstTimestamp.Time, e.LastTimestamp.Time, e.EventTime.Time} {
+		if at.After(newest) {
+			newest = at
+		}
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(newest) {
+		newest = e.Series.LastObservedTime.Time
+	}
+	return newest
+}
+
+// EventCount returns the number of occurrences, at least 1.
+func EventCount(e *corev1.Event) int32 {
+	count := max(e.Count, 1)
+	if e.Series != nil {
+		count = max(count, e.Series.Count)
+	}
+	return count
+}
+
+// CompareEvents sorts Events by EventTime, newest first, and then by name.
+func CompareEvents(a, b corev1.Event) int {
+	return cmp.Or(EventTime(&b).Compare(EventTime(&a)), cmp.Compare(a.Name, b.Name))
+}
+
+// RevisionAnnotation is the annotation in which the Deployment controller counts revisions.
+const RevisionAnnotation = "deployment.kubernetes.io/revision"
+
+// NewestReplicaSet returns the ReplicaSet with the newest revision, or nil.
+func NewestReplicaSet(sets []appsv1.ReplicaSet) *appsv1.ReplicaSet {
+	var newest *appsv1.ReplicaSet
+	highest := -1
+	for i := range sets {
+		revision, err := strconv.Atoi(sets[i].Annotations[RevisionAnnotation])
+		if err != nil {
+			revision = 0
+		}
+		if revision > highest {
+			newest, highest = &sets[i], revision
+		}
+	}
+	return newest
+}
+
+// JobEnd returns how a Job ended: Complete or Failed. It returns an empty string while the Job runs.
+func JobEnd(job *batchv1.Job) batchv1.JobConditionType {
+	for _, c := range job.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+			return c.Type
+		}
+	}
+	return ""
 }

@@ -144,7 +144,7 @@ func TestPullCauses(t *testing.T) {
 		"dial tcp 10.0.0.1:443: connect: connection refused": "the registry does not respond",
 		"Back-off pulling image":                             PullCauseUnknown,
 	} {
-		if got := PullCauseOf(said); got != want {
+		if got := (&Problem{Message: said}).PullCause(); got != want {
 			t.Errorf("%s: got %q, want %q", said, got, want)
 		}
 	}

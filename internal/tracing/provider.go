@@ -43,16 +43,30 @@ func New(ctx context.Context, o Options, service Service, logger logr.Logger) (*
 	if o.Endpoint == "" {
 		return nil, nil
 	}
-	security, err := o.security()
-	if err != nil {
-		return nil, err
+	security := otlptracegrpc.WithInsecure()
+	if !o.Insecure {
+		config := &tls.Config{MinVersion: tls.VersionTLS12}
+		if o.CAFile != "" {
+			pem, err := os.ReadFile(o.CAFile)
+			if err != nil {
+				return nil, fmt.Errorf("reading --%s: %w", flagCAFile, err)
+			}
+			config.RootCAs = x509.NewCertPool()
+			if !config.RootCAs.AppendCertsFromPEM(pem) {
+				return nil, fmt.Errorf("--%s: %s has no certificate in PEM form", flagCAFile, o.CAFile)
+			}
+		}
+		security = otlptracegrpc.WithTLSCredentials(credentials.NewTLS(config))
 	}
 	client, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(o.Endpoint), security)
 	if err != nil {
 		return nil, fmt.Errorf("preparing to send traces to %s: %w", o.Endpoint, err)
 	}
+	// A trace that its sender does not sample is not sampled here. A trace that its sender samples is sampled only if it is
+	// within the ratio, so that callers cannot exceed the ratio.
+	part := sdktrace.TraceIDRatioBased(o.SamplingRatio)
 	return &Provider{sdk: sdktrace.NewTracerProvider(
-		sdktrace.WithSampler(sampler(o.SamplingRatio)),
+		sdktrace.WithSampler(sdktrace.ParentBased(part, sdktrace.WithRemoteParentSampled(part))),
 		sdktrace.WithBatcher(&exporter{next: client, logger: logger, endpoint: o.Endpoint, sometimes: rate.Sometimes{Interval: time.Minute}}),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", service.Name),
@@ -60,32 +74,6 @@ func New(ctx context.Context, o Options, service Service, logger logr.Logger) (*
 			attribute.String("service.instance.id", service.Instance),
 		)),
 	)}, nil
-}
-
-// sampler samples a ratio of the traces by trace ID. A trace that its sender does not
-// sample is not sampled here. A trace that its sender samples is sampled only if it is
-// within the ratio, so that callers cannot exceed the ratio.
-func sampler(ratio float64) sdktrace.Sampler {
-	part := sdktrace.TraceIDRatioBased(ratio)
-	return sdktrace.ParentBased(part, sdktrace.WithRemoteParentSampled(part))
-}
-
-func (o Options) security() (otlptracegrpc.Option, error) {
-	if o.Insecure {
-		return otlptracegrpc.WithInsecure(), nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading --%s: %w", flagCAFile, err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--%s: %s has no certificate in PEM form", flagCAFile, o.CAFile)
-		}
-	}
-	return otlptracegrpc.WithTLSCredentials(credentials.NewTLS(config)), nil
 }
 
 // Flush sends the pending spans until ctx ends.

@@ -201,13 +201,9 @@ func RequestID(ctx context.Context) string {
 // dashes and underscores. Each other character is replaced by an underscore.
 func CleanRequestID(id string) string {
 	return strings.Map(func(r rune) rune {
-		if isPlain(r) {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-_", r) {
 			return r
 		}
 		return '_'
 	}, id[:min(len(id), maxRequestID)])
-}
-
-func isPlain(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_'
 }

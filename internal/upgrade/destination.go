@@ -78,7 +78,18 @@ func backupDestination(schedule *coderv1alpha1.CoderBackupSchedule, obj client.O
 	works, problem, result := "", "", Passed
 	switch typed := obj.(type) {
 	case *corev1.PersistentVolumeClaim:
-		works, problem = fmt.Sprintf("PersistentVolumeClaim %q exists", typed.Name), claimProblem(typed, err)
+		is := fmt.Sprintf("PersistentVolumeClaim %q", typed.Name)
+		works = is + " exists"
+		// A claim that is not bound may get its volume with the pod of the backup.
+		switch {
+		case apierrors.IsNotFound(err):
+			problem = is + " does not exist; create it"
+		case err != nil:
+		case !typed.DeletionTimestamp.IsZero():
+			problem = is + " is being deleted; create it again"
+		case typed.Status.Phase == corev1.ClaimLost:
+			problem = is + " has lost its volume; replace it"
+		}
 		// Kubernetes does not enforce access modes when a volume is mounted, so a backup may succeed.
 		if slices.Equal(typed.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}) {
 			works, result = works+"; its only access mode is ReadOnlyMany, so its volume may not be writable", Warning
@@ -89,7 +100,17 @@ func backupDestination(schedule *coderv1alpha1.CoderBackupSchedule, obj client.O
 	case *unstructured.Unstructured:
 		works = fmt.Sprintf("a Backup of CloudNativePG for the Cluster %q can be created; whether CloudNativePG can make the backup is not known before",
 			schedule.Spec.Template.Destination.CloudNativePG.ClusterName)
-		problem = cloudNativePGProblem(schedule.Namespace, err)
+		switch {
+		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+			problem = "the cluster does not serve backups.postgresql.cnpg.io in version v1; install CloudNativePG"
+		case apierrors.IsForbidden(err):
+			problem = fmt.Sprintf("the operator may not create backups.postgresql.cnpg.io in namespace %q (%v); set the value backups.cloudNativePG of the Helm chart to true",
+				schedule.Namespace, err)
+		case apierrors.IsInvalid(err):
+			problem = fmt.Sprintf("CloudNativePG rejects the Backup (%v); correct its Cluster", err)
+		case apierrors.IsInternalError(err):
+			problem = fmt.Sprintf("kube-apiserver does not reach CloudNativePG (%v); see its pods", err)
+		}
 	}
 	switch {
 	case problem != "":
@@ -102,23 +123,8 @@ func backupDestination(schedule *coderv1alpha1.CoderBackupSchedule, obj client.O
 	return Check{CheckDestination, result, works}
 }
 
-// claimProblem returns why no backup can be stored in a volume, and what to do, or an empty string. A claim that is not bound
-// may get its volume with the pod of the backup.
-func claimProblem(claim *corev1.PersistentVolumeClaim, err error) string {
-	is := fmt.Sprintf("PersistentVolumeClaim %q", claim.Name)
-	switch {
-	case apierrors.IsNotFound(err):
-		return is + " does not exist; create it"
-	case err != nil:
-	case !claim.DeletionTimestamp.IsZero():
-		return is + " is being deleted; create it again"
-	case claim.Status.Phase == corev1.ClaimLost:
-		return is + " has lost its volume; replace it"
-	}
-	return ""
-}
-
-// bucketProblem is claimProblem for a bucket. The recipients are parsed like in the Job of the backup.
+// bucketProblem returns why no backup can be stored in a bucket, and what to do, or an empty string. The recipients are parsed
+// like in the Job of the backup.
 func bucketProblem(s3 *coderv1alpha1.BackupS3, secret *corev1.Secret, err error) string {
 	if len(s3.AgeRecipients) > 0 {
 		if _, err := age.ParseRecipients(strings.NewReader(strings.Join(s3.AgeRecipients, "\n"))); err != nil {
@@ -132,21 +138,6 @@ func bucketProblem(s3 *coderv1alpha1.BackupS3, secret *corev1.Secret, err error)
 		if err == nil && len(bytes.TrimSpace(secret.Data[key])) == 0 {
 			return fmt.Sprintf("Secret %q, which has the access keys of the bucket, has no value for the key %q; add it", secret.Name, key)
 		}
-	}
-	return ""
-}
-
-// cloudNativePGProblem is claimProblem for a Backup of CloudNativePG that the operator creates.
-func cloudNativePGProblem(namespace string, err error) string {
-	switch {
-	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		return "the cluster does not serve backups.postgresql.cnpg.io in version v1; install CloudNativePG"
-	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("the operator may not create backups.postgresql.cnpg.io in namespace %q (%v); set the value backups.cloudNativePG of the Helm chart to true", namespace, err)
-	case apierrors.IsInvalid(err):
-		return fmt.Sprintf("CloudNativePG rejects the Backup (%v); correct its Cluster", err)
-	case apierrors.IsInternalError(err):
-		return fmt.Sprintf("kube-apiserver does not reach CloudNativePG (%v); see its pods", err)
 	}
 	return ""
 }

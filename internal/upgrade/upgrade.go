@@ -12,12 +12,16 @@ package upgrade
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
@@ -97,21 +101,30 @@ type Decision struct {
 
 // Decide returns the decision for the facts.
 func Decide(f Facts) Decision {
-	if f.Image == "" || sameImage(f.Image, f.Wanted) {
+	if f.Image == "" || SameImage(f.Image, f.Wanted) {
 		return Decision{}
 	}
 	from, to := parse(f.Running), versionOf(f.Wanted)
-	current := versionOf(f.Image)
-	if current == nil {
-		current = from
-	}
+	current := cmp.Or(versionOf(f.Image), from)
 	d := Decision{StopFirst: !sameSchema(current, to) || from != nil && !sameSchema(from, to)}
 	if f.Running == "" {
 		return d
 	}
-	d.Checks = []Check{knownVersion(f, from, to), notADowngrade(f, from, to), supportedJump(f, from, to)}
+	d.Checks = []Check{
+		knownVersion(f, from, to),
+		checked(CheckNotADowngrade, older(to, from), fmt.Sprintf(
+			"the image %q is older than Coder %s, which has migrated this database, and Coder cannot migrate a database back",
+			f.Wanted, f.Running), "the image is not known to be of an older minor version"),
+		// Minor versions may be skipped: Coder documents the upgrade from one long-term release to the next, 2.29 to 2.34,
+		// and no jump that fails.
+		checked(CheckSupportedJump, from != nil && to != nil && to.Major() > from.Major(), fmt.Sprintf(
+			"the image %q has another major version than Coder %s, which runs, and Coder documents no such upgrade",
+			f.Wanted, f.Running), "Coder migrates its database over several minor versions"),
+	}
 	if beforeQuotas(from) && to != nil && !beforeQuotas(to) {
-		d.Checks = append(d.Checks, quotasNeedOutage(f))
+		d.Checks = append(d.Checks, checked(CheckQuotas, f.Overlapping != "", fmt.Sprintf(
+			"CoderControlPlane %q uses the same database with a Coder from before 2.39, which must not run at the same time as the image %q, because that counts quotas anew",
+			f.Overlapping, f.Wanted), "all old pods stop before a new one starts, which Coder demands for 2.39 where quotas are used"))
 	}
 	overridden := Allows(f.Allowed, f.Wanted)
 	for i := range d.Checks {
@@ -124,7 +137,7 @@ func Decide(f Facts) Decision {
 			d.Reason, d.Message = refusal(f, check)
 		}
 	}
-	d.Phases = d.Reason == "" && d.StopFirst && f.Answered != "" && !sameImage(f.Answered, f.Wanted)
+	d.Phases = d.Reason == "" && d.StopFirst && f.Answered != "" && !SameImage(f.Answered, f.Wanted)
 	return d
 }
 
@@ -154,37 +167,17 @@ func knownVersion(f Facts, from, to *version.Version) Check {
 	return Check{CheckVersionKnown, Passed, fmt.Sprintf("Coder %s runs, and the image is %s", f.Running, Reference(f.Wanted))}
 }
 
-func notADowngrade(f Facts, from, to *version.Version) Check {
-	if older(to, from) {
-		return Check{CheckNotADowngrade, Failed, fmt.Sprintf("the image %q is older than Coder %s, which has migrated this database, and Coder cannot migrate a database back",
-			f.Wanted, f.Running)}
+func checked(name string, failed bool, problem, passed string) Check {
+	if failed {
+		return Check{name, Failed, problem}
 	}
-	return Check{CheckNotADowngrade, Passed, "the image is not known to be of an older minor version"}
-}
-
-// supportedJump refuses another major version. Minor versions may be skipped: Coder documents the
-// upgrade from one long-term release to the next, 2.29 to 2.34, and no jump that fails.
-func supportedJump(f Facts, from, to *version.Version) Check {
-	if from != nil && to != nil && to.Major() > from.Major() {
-		return Check{CheckSupportedJump, Failed, fmt.Sprintf("the image %q has another major version than Coder %s, which runs, and Coder documents no such upgrade",
-			f.Wanted, f.Running)}
-	}
-	return Check{CheckSupportedJump, Passed, "Coder migrates its database over several minor versions"}
+	return Check{name, Passed, passed}
 }
 
 // beforeQuotas reports whether a version is older than 2.39, which counts the quotas of workspaces anew. Coder forbids that an
 // older coderd runs at the same time if quotas are used.
 func beforeQuotas(v *version.Version) bool {
 	return v != nil && (v.Major() < 2 || v.Major() == 2 && v.Minor() < 39)
-}
-
-// quotasNeedOutage refuses an upgrade during which pods of another control plane would use the database.
-func quotasNeedOutage(f Facts) Check {
-	if f.Overlapping != "" {
-		return Check{CheckQuotas, Failed, fmt.Sprintf("CoderControlPlane %q uses the same database with a Coder from before 2.39, which must not run at the same time as the image %q, because that counts quotas anew",
-			f.Overlapping, f.Wanted)}
-	}
-	return Check{CheckQuotas, Passed, "all old pods stop before a new one starts, which Coder demands for 2.39 where quotas are used"}
 }
 
 // Sharing returns the control planes, of those in the same namespace, that use the same database.
@@ -321,4 +314,150 @@ func PolicyOf(cp *coderv1alpha1.CoderControlPlane) coderv1alpha1.UpgradeSpec {
 		policy.Backup, policy.OnFailure = cmp.Or(spec.Backup, policy.Backup), cmp.Or(spec.OnFailure, policy.OnFailure)
 	}
 	return policy
+}
+
+// split returns the tag and the digest of an image. Only one of them may be empty: without both, the tag is latest.
+func split(image string) (tag, digest string) {
+	image, digest, _ = strings.Cut(image, "@")
+	if at := strings.LastIndex(image, ":"); at > strings.LastIndex(image, "/") {
+		tag = image[at+1:]
+	}
+	if tag == "" && digest == "" {
+		tag = "latest"
+	}
+	return tag, digest
+}
+
+// Reference returns what identifies an image best: a tag that is a version, its digest, or any tag.
+func Reference(image string) string {
+	tag, digest := split(image)
+	if digest != "" && parse(tag) == nil {
+		return digest
+	}
+	return tag
+}
+
+// SameImage reports whether two images have the same tag or digest. The registry and the repository
+// do not count: they differ between a mirror and its source. One of the images may have a digest in
+// addition, because admission webhooks add it.
+func SameImage(a, b string) bool {
+	tagA, digestA := split(a)
+	tagB, digestB := split(b)
+	if digestA != "" && digestB != "" {
+		return digestA == digestB
+	}
+	return tagA != "" && tagA == tagB
+}
+
+// versionOf returns the version in the tag of an image, or nil if there is none.
+func versionOf(image string) *version.Version {
+	tag, _ := split(image)
+	return parse(tag)
+}
+
+// parse returns a version of Coder, for example of v2.36.1 or v2.36.1+7bd778d, or nil if the text is
+// none. Coder says v0.0.0 if it was built without its version. Its pre-releases are named rc and
+// devel. Any other suffix, as in v2.36.1-fips, is that of an image that somebody built.
+func parse(text string) *version.Version {
+	core, suffix, _ := strings.Cut(text, "-")
+	if !strings.HasPrefix(suffix, "rc") && !strings.HasPrefix(suffix, "devel") {
+		text = core
+	}
+	v, err := version.ParseSemantic(text)
+	if err != nil || v.Major() == 0 {
+		return nil
+	}
+	return v
+}
+
+// sameSchema reports whether two versions are known and have the same database schema, as the
+// patches of one minor version have. Each pre-release may have another schema.
+func sameSchema(a, b *version.Version) bool {
+	return a != nil && b != nil && a.Major() == b.Major() && a.Minor() == b.Minor() && a.PreRelease() == b.PreRelease()
+}
+
+// Older reports whether a version of Coder is known to have an older database schema than another
+// one.
+func Older(a, b string) bool { return older(parse(a), parse(b)) }
+
+func older(a, b *version.Version) bool {
+	return a != nil && b != nil && !sameSchema(a, b) && a.LessThan(b)
+}
+
+// Differ reports whether two versions of Coder are known and have different database schemas.
+func Differ(a, b string) bool {
+	return parse(a) != nil && parse(b) != nil && !sameSchema(parse(a), parse(b))
+}
+
+// ImageOf returns the image for a version or an image that a user names: the repository of the
+// current image with the tag of the version, or the named image.
+func ImageOf(named, current string) string {
+	if strings.ContainsAny(named, "/@:") {
+		return named
+	}
+	repository, _, _ := strings.Cut(current, "@")
+	if at := strings.LastIndex(repository, ":"); at > strings.LastIndex(repository, "/") {
+		repository = repository[:at]
+	}
+	if parse(named) != nil {
+		named = "v" + strings.TrimPrefix(named, "v")
+	}
+	return repository + ":" + named
+}
+
+// supportedVersions names the versions. The tests of the docs compare all other places with it, and
+// render docs/reference/support.md from it.
+//
+//go:embed supported.yaml
+var supportedVersions []byte
+
+// supportedMinor is one minor version of Coder that this release supports: the release that ran in
+// tests, those tests, and the release that the test server emulates. The last three can be empty.
+type supportedMinor struct{ Version, Real, With, Emulated string }
+
+// supported returns the minor versions of Coder, the oldest first. There is no gap between them.
+var supported = sync.OnceValue(func() []supportedMinor {
+	var file struct {
+		Coder struct{ Versions []supportedMinor }
+	}
+	if err := yaml.Unmarshal(supportedVersions, &file); err != nil || len(file.Coder.Versions) == 0 {
+		panic(fmt.Sprintf("supported.yaml of this binary names no versions: %v", err))
+	}
+	return file.Coder.Versions
+})
+
+// Supported returns whether this release supports a version of Coder, as the status, the reason and
+// the message of the condition VersionSupported. The version is what Coder reports, or what
+// identifies its image.
+func Supported(running string) (status metav1.ConditionStatus, reason, message string) {
+	all := supported()
+	oldest, newest := all[0].Version, all[len(all)-1].Version
+	window := fmt.Sprintf("the versions that coder-k8s supports (%s to %s)", oldest, newest)
+	v := parse(running)
+	if v == nil || v.PreRelease() != "" {
+		return metav1.ConditionUnknown, coderv1alpha1.ReasonVersionUnknown, fmt.Sprintf(
+			"%q is not a release of Coder, so it is not known whether it is one of %s; nothing is blocked", running, window)
+	}
+	minor := fmt.Sprintf("%d.%d", v.Major(), v.Minor())
+	for _, known := range all {
+		if known.Version == minor {
+			return metav1.ConditionTrue, coderv1alpha1.ReasonSupported, fmt.Sprintf("Coder %s is one of %s; %s", running, window, known.tested())
+		}
+	}
+	if v.LessThan(version.MustParseGeneric(oldest)) {
+		return metav1.ConditionFalse, coderv1alpha1.ReasonOlderVersion, fmt.Sprintf(
+			"Coder %s is older than %s: what needs a request that this Coder does not know fails with an error; nothing is blocked; update Coder", running, window)
+	}
+	return metav1.ConditionFalse, coderv1alpha1.ReasonNewerVersion, fmt.Sprintf("Coder %s is newer than %s: it is likely to work, "+
+		"because unknown fields and values are tolerated, but it was not tested; nothing is blocked; look for a newer version of coder-k8s", running, window)
+}
+
+func (m supportedMinor) tested() string {
+	switch {
+	case m.Real != "":
+		return fmt.Sprintf("%s ran with %s", m.Real, m.With)
+	case m.Emulated != "":
+		return fmt.Sprintf("%s was only emulated in tests", m.Emulated)
+	}
+	return "its source code was read, and it did not run in tests"
 }

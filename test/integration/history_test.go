@@ -220,12 +220,12 @@ func (h *history) converged(t *testing.T) (objects map[string]*unstructured.Unst
 		if n := h.coder.ActiveBuilds(); n > 0 {
 			return fmt.Errorf("%d builds are under way", n)
 		}
-		all, err := h.colleague.client.Workspaces(ctx)
+		all, err := h.colleague.client.WorkspacePage(ctx, 0, coderd.MaxWorkspacePage)
 		if err != nil {
 			return err
 		}
 		want := map[string]string{}
-		for _, w := range all {
+		for _, w := range all.Workspaces {
 			want["coder."+w.OwnerName+"."+w.Name] = describe(w.LatestBuild.ID.String(), w.TTL)
 		}
 		for _, r := range h.replicas {

@@ -254,7 +254,8 @@ func (c *colleague) step(n int) error {
 		_, err := c.client.CreateWorkspace(ctx, c.owner, coderd.NewWorkspace{Name: fmt.Sprintf("direct-%d", n), TemplateID: c.template})
 		return c.count("create", err)
 	}
-	all, err := c.client.Workspaces(ctx)
+	page, err := c.client.WorkspacePage(ctx, 0, coderd.MaxWorkspacePage)
+	all := page.Workspaces
 	if err != nil || len(all) == 0 {
 		return err
 	}

@@ -89,7 +89,6 @@ func Run(ctx context.Context, client *ssh.Client, c Command) error {
 	return err
 }
 
-// run runs a command in a session until it ends.
 func run(session *ssh.Session, c Command, cancel context.CancelCauseFunc) error {
 	if c.TTY {
 		if err := session.RequestPty(terminalType, terminalRows, terminalColumns, ssh.TerminalModes{}); err != nil {
@@ -109,11 +108,31 @@ func run(session *ssh.Session, c Command, cancel context.CancelCauseFunc) error 
 	if err != nil {
 		return fmt.Errorf("starting the command: %w", err)
 	}
-	go feed(stdin, c.Stdin)
+	go func() {
+		if c.Stdin != nil {
+			_, _ = io.Copy(stdin, c.Stdin)
+		}
+		_ = stdin.Close()
+	}()
 	if c.Resize != nil {
-		go resize(session, c.Resize, cancel)
+		go func() {
+			for size := range c.Resize {
+				_ = session.WindowChange(int(size.Height), int(size.Width))
+			}
+			cancel(errClientGone)
+		}()
 	}
-	return exitOf(session.Wait())
+	err = session.Wait()
+	var exit *ssh.ExitError
+	var missing *ssh.ExitMissingError
+	switch {
+	case errors.As(err, &exit):
+		return utilexec.CodeExitError{Err: err, Code: exit.ExitStatus()}
+	case errors.As(err, &missing):
+		return errors.New("the connection to the agent ended before the command did: " +
+			"the workspace, its agent or this replica of the operator was stopped, or the agent could not be reached")
+	}
+	return err
 }
 
 // keepAlive cancels a session whose agent no longer answers. The TCP stack of Coder's agents sometimes stops sending on a
@@ -138,21 +157,6 @@ func keepAlive(ctx context.Context, client ssh.Conn, cancel context.CancelCauseF
 
 var errClientGone = errors.New("the client disconnected")
 
-// feed copies the client's input to the command, and closes the command's input at its end.
-func feed(to io.WriteCloser, from io.Reader) {
-	if from != nil {
-		_, _ = io.Copy(to, from)
-	}
-	_ = to.Close()
-}
-
-func resize(session *ssh.Session, sizes <-chan remotecommand.TerminalSize, cancel context.CancelCauseFunc) {
-	for size := range sizes {
-		_ = session.WindowChange(int(size.Height), int(size.Width))
-	}
-	cancel(errClientGone)
-}
-
 // output returns a writer that ends the session if writing to the client fails.
 func output(to io.Writer, cancel context.CancelCauseFunc) io.Writer {
 	if to == nil {
@@ -170,19 +174,6 @@ func output(to io.Writer, cancel context.CancelCauseFunc) io.Writer {
 type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
-func exitOf(err error) error {
-	var exit *ssh.ExitError
-	var missing *ssh.ExitMissingError
-	switch {
-	case errors.As(err, &exit):
-		return utilexec.CodeExitError{Err: err, Code: exit.ExitStatus()}
-	case errors.As(err, &missing):
-		return errors.New("the connection to the agent ended before the command did: " +
-			"the workspace, its agent or this replica of the operator was stopped, or the agent could not be reached")
-	}
-	return err
-}
 
 // line returns the command as one line for the user's shell, because SSH transmits a command as a
 // line.

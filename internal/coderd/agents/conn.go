@@ -2,12 +2,15 @@ package agents
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/coder/coder/v2/codersdk"
@@ -75,7 +78,6 @@ func agentKey(conn workspacesdk.AgentConn) nodekey.NodePublic {
 	return nodekey.NodePublic{}
 }
 
-// Check implements Conn.
 func (a *relayed) Check(ctx context.Context) error {
 	if now := agentKey(a.conn); !now.IsZero() && now != a.agent {
 		return errReplaced
@@ -136,7 +138,11 @@ const pooledTimeout = 5 * time.Second
 // It refuses the ports on which the agent itself serves a shell, files or its state without
 // authentication, because a caller may have permission to connect to ports but not to run commands.
 func (s *Session) Dial(ctx context.Context, port uint16) (net.Conn, error) {
-	own, err := s.forwarded()
+	p := s.pool
+	p.mu.Lock()
+	own := &Session{Conn: s.Conn, pool: p, key: s.key, entry: s.entry, use: useForwarded}
+	err := p.count(s.entry, useForwarded)
+	p.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +171,6 @@ func (f forwardedConn) CloseWrite() error {
 	return nil
 }
 
-// Close implements net.Conn.
 func (f forwardedConn) Close() error {
 	f.session.End()
 	return f.Conn.Close()
@@ -180,12 +185,20 @@ func (s *Session) DialSSH(ctx context.Context) (net.Conn, error) {
 	if err == nil || ctx.Err() != nil {
 		return conn, err
 	}
-	s.Broken()
-	again, err := s.pool.Open(ctx, s.key.client, s.key.agent)
+	p := s.pool
+	p.mu.Lock()
+	p.forget(s.key, s.entry)
+	p.mu.Unlock()
+	again, err := p.Open(ctx, s.key.client, s.key.agent)
 	if err != nil {
 		return nil, err
 	}
-	s.pool.swap(s, again)
+	// The new session ends with the broken connection.
+	p.mu.Lock()
+	s.entry, again.entry = again.entry, s.entry
+	s.Conn, again.Conn = s.entry.conn, nil
+	p.mu.Unlock()
+	go again.End()
 	return s.Conn.DialSSH(ctx)
 }
 
@@ -227,4 +240,60 @@ func Relay(ctx context.Context, conn net.Conn, stdin io.Reader, stdout io.Writer
 		return cause
 	}
 	return err
+}
+
+// The ports on which an agent serves its metrics, its state (logs, and the manifest with startup scripts and environment
+// variables) and profiles, unless its template has moved or disabled these servers.
+const metricsPort, debugPort, profilesPort = 2112, 2113, 6060
+
+// maxPortsBytes limits the agent's list of ports and the header of that response.
+const maxPortsBytes = 1 << 20
+
+func (s *Session) checkPort(ctx context.Context, port uint16) error {
+	switch {
+	case port < workspacesdk.AgentMinimumListeningPort, port == workspacesdk.AgentStandardSSHPort:
+		return fmt.Errorf("port %d belongs to the agent itself, which runs commands there without a password: "+
+			"use the subresource exec, as kubectl coder ssh does", port)
+	case port != metricsPort && port != debugPort && port != profilesPort:
+		return nil
+	}
+	listed, err := s.lists(ctx, port)
+	if err != nil {
+		return fmt.Errorf("port %d may belong to the agent itself, and the agent does not say which ports are those of the workspace: %w", port, err)
+	}
+	if !listed {
+		return fmt.Errorf("port %d belongs to the agent itself, which serves metrics, its state or profiles there: use another port. If the "+
+			"template has moved that server, the workspace's own must listen on an IPv4 address, because the agent lists no others", port)
+	}
+	return nil
+}
+
+// lists reports whether a port is in the agent's list of ports with a server. The list contains neither ports of the agent nor
+// servers that listen on IPv6.
+func (s *Session) lists(ctx context.Context, port uint16) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return s.Conn.Dial(ctx, workspacesdk.AgentHTTPAPIServerPort)
+		},
+		DisableKeepAlives: true, MaxResponseHeaderBytes: maxPortsBytes,
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/api/v0/listening-ports", nil)
+	if err != nil {
+		return false, err
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return false, fmt.Errorf("its answer to %s has the status %d", request.URL.Path, response.StatusCode)
+	}
+	var list codersdk.WorkspaceAgentListeningPortsResponse
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxPortsBytes)).Decode(&list); err != nil {
+		return false, fmt.Errorf("reading its answer to %s: %w", request.URL.Path, err)
+	}
+	return slices.ContainsFunc(list.Ports, func(p codersdk.WorkspaceAgentListeningPort) bool { return p.Port == port }), nil
 }

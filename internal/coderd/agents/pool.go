@@ -90,7 +90,6 @@ type entry struct {
 	expiry  *time.Timer
 }
 
-// unused reports whether the connection has no session.
 func (e *entry) unused() bool { return e.used == [uses]int{} }
 
 // NewPool returns an empty pool. A nil dialer connects through Coder's relay.
@@ -172,22 +171,20 @@ func (p *Pool) count(e *entry, u use) error {
 	return nil
 }
 
-// forwarded starts a session for a connection to a port, with the same connection to the agent.
-func (s *Session) forwarded() (*Session, error) {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	if err := s.pool.count(s.entry, useForwarded); err != nil {
-		return nil, err
-	}
-	return &Session{Conn: s.Conn, pool: s.pool, key: s.key, entry: s.entry, use: useForwarded}, nil
-}
-
 // open opens a connection. It does not depend on the request of the first session, because other
 // sessions may wait for the connection too.
 func (p *Pool) open(k key, e *entry) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	e.conn, e.err = p.dialed(ctx, k)
+	func() {
+		// A panic in the library, which reads what Coder sends, becomes an error.
+		defer func() {
+			if cause := recover(); cause != nil {
+				e.err = fmt.Errorf("connecting to agent %s: bug: %v", k.agent, cause)
+			}
+		}()
+		e.conn, e.err = p.dial(ctx, k.client, k.agent)
+	}()
 	close(e.opened)
 	if e.err != nil {
 		p.mu.Lock()
@@ -196,16 +193,6 @@ func (p *Pool) open(k key, e *entry) {
 		return
 	}
 	go p.watch(k, e)
-}
-
-// dialed connects to an agent. A panic in the library, which reads what Coder sends, becomes an error.
-func (p *Pool) dialed(ctx context.Context, k key) (conn Conn, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("connecting to agent %s: bug: %v", k.agent, cause)
-		}
-	}()
-	return p.dial(ctx, k.client, k.agent)
 }
 
 // watch closes the connection if the agent has stopped, which ends its sessions. A session that
@@ -253,40 +240,22 @@ func (e *entry) close() {
 	}
 }
 
-// Broken removes the connection from the pool because it does not work. The next session opens a
-// new one.
-func (s *Session) Broken() {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	s.pool.forget(s.key, s.entry)
-}
-
-// swap makes s use the connection of other, and ends other.
-func (p *Pool) swap(s, other *Session) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.entry, other.entry = other.entry, s.entry
-	s.Conn = s.entry.conn
-	other.Conn = nil
-	go other.End()
-}
-
 // End ends the session. It may be called more than once.
-func (s *Session) End() { s.once.Do(s.end) }
-
-func (s *Session) end() {
-	p, e := s.pool, s.entry
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.used[s.use]--
-	e.used[s.use]--
-	switch {
-	case !e.unused():
-	case p.entries[s.key] != e:
-		go e.close()
-	default:
-		e.expiry = time.AfterFunc(p.idle, func() { p.expire(s.key, e) })
-	}
+func (s *Session) End() {
+	s.once.Do(func() {
+		p, e := s.pool, s.entry
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.used[s.use]--
+		e.used[s.use]--
+		switch {
+		case !e.unused():
+		case p.entries[s.key] != e:
+			go e.close()
+		default:
+			e.expiry = time.AfterFunc(p.idle, func() { p.expire(s.key, e) })
+		}
+	})
 }
 
 // expire closes a connection that no session uses.

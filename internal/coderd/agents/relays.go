@@ -48,13 +48,14 @@ type relays struct {
 
 func newRelays(sdk *codersdk.Client) *relays {
 	return &relays{
-		coder: sdk.HTTPClient, others: &http.Client{Transport: coderd.RestrictedTransport(), CheckRedirect: refuseRedirect},
+		coder: sdk.HTTPClient, others: &http.Client{
+			Transport: coderd.RestrictedTransport(),
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return errors.New("a relay must not redirect to another address")
+			},
+		},
 		url: sdk.URL, conns: map[int]relayConn{},
 	}
-}
-
-func refuseRedirect(*http.Request, []*http.Request) error {
-	return errors.New("a relay must not redirect to another address")
 }
 
 // update stores the relays of a DERP map, and returns a map of the same regions for the library. Agents send to the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"cdr.dev/slog/v3"
 	"github.com/coder/coder/v2/codersdk"
@@ -15,7 +16,10 @@ import (
 	"github.com/coder/quartz"
 	"github.com/coder/websocket"
 	"github.com/google/uuid"
+	"tailscale.com/net/packet"
 	"tailscale.com/tailcfg"
+	"tailscale.com/types/ipproto"
+	"tailscale.com/wgengine/capture"
 )
 
 // dialAgent does the same as DialAgent of Coder's library, and checks each message of Coder before the
@@ -98,7 +102,6 @@ type checkedDialer struct {
 	relays *relays
 }
 
-// Dial implements tailnet.ControlProtocolDialer.
 func (d checkedDialer) Dial(ctx context.Context, r tailnet.ResumeTokenController) (tailnet.ControlProtocolClients, error) {
 	clients, err := d.WebsocketDialer.Dial(ctx, r)
 	if err == nil {
@@ -113,7 +116,6 @@ type checkedRelays struct {
 	relays *relays
 }
 
-// Recv implements tailnet.DERPClient.
 func (c checkedRelays) Recv() (*tailcfg.DERPMap, error) {
 	message, err := c.Client.Recv()
 	if err != nil {
@@ -127,7 +129,6 @@ func (c checkedRelays) Recv() (*tailcfg.DERPMap, error) {
 
 type checkedPeers struct{ tailnet.CoordinatorClient }
 
-// Recv implements tailnet.CoordinatorClient.
 func (c checkedPeers) Recv() (*proto.CoordinateResponse, error) {
 	response, err := c.CoordinatorClient.Recv()
 	if err == nil && slices.ContainsFunc(response.PeerUpdates, func(u *proto.CoordinateResponse_PeerUpdate) bool {
@@ -136,4 +137,45 @@ func (c checkedPeers) Recv() (*proto.CoordinateResponse, error) {
 		return nil, errors.New("an update of an agent has no node")
 	}
 	return response, err
+}
+
+const (
+	ipv6HeaderLength, tcpHeaderLength = 40, 20
+	// The offsets of the protocol in an IPv6 header, and of the flags in a TCP header.
+	ipv6NextHeader, tcpFlags = 6, 13
+	// The types of ICMPv6 messages (RFC 4443): up to maxICMPError they report errors.
+	maxICMPError, icmpEchoReply = 4, 129
+)
+
+// onlyOutbound is the capture hook of a connection. It clears each packet from the agent that answers none of ours, and the
+// network stack drops a packet without a header.
+//
+// Without it, the library connects an agent that dials one of our ports to that port of the operator's own loopback
+// address. The library has no option against that: its packet filter accepts everything and cannot be replaced, and
+// the only other place where packets pass is a TUN device of our own. With such a device the library binds all its sockets to a
+// network interface, for the whole process, which fails for root without capabilities. The hook is meant to copy packets. But it gets
+// the packet itself, before the filter and the stack. If that changes, TestPeerCannotConnect fails.
+func onlyOutbound(path capture.Path, _ time.Time, p []byte, _ packet.CaptureMeta) {
+	if path == capture.FromPeer && !isAnswer(p) {
+		clear(p)
+	}
+}
+
+// isAnswer reports whether a packet can be an answer: a segment of a TCP connection other than its first, an
+// error or an echo reply of ICMP, or the answer to a ping of Tailscale. Our address is an IPv6 address. So packets of IPv4 are none, and
+// neither are packets with extension headers, such as fragments.
+func isAnswer(p []byte) bool {
+	if len(p) < ipv6HeaderLength || p[0]>>4 != 6 {
+		return false
+	}
+	payload := p[ipv6HeaderLength:]
+	switch ipproto.Proto(p[ipv6NextHeader]) {
+	case ipproto.TCP:
+		return len(payload) >= tcpHeaderLength && packet.TCPFlag(payload[tcpFlags])&packet.TCPSynAck != packet.TCPSyn
+	case ipproto.ICMPv6:
+		return len(payload) > 0 && (payload[0] >= 1 && payload[0] <= maxICMPError || payload[0] == icmpEchoReply)
+	case ipproto.TSMP:
+		return len(payload) > 0 && packet.TSMPType(payload[0]) == packet.TSMPTypePong
+	}
+	return false
 }

@@ -3,12 +3,16 @@ package connections
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,7 +121,13 @@ func (d *Dynamic) Members(ctx context.Context) ([]Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.forgetAllBut(list)
+	present := make(map[types.UID]bool, len(list))
+	for i := range list {
+		present[list[i].UID] = Served(&list[i])
+	}
+	d.mu.Lock()
+	maps.DeleteFunc(d.clients, func(uid types.UID, _ *entry) bool { return !present[uid] })
+	d.mu.Unlock()
 	var out []Member
 	for i := range list {
 		cp := &list[i]
@@ -138,7 +148,13 @@ func (d *Dynamic) member(ctx context.Context, cp *coderv1alpha1.CoderControlPlan
 		member.Deleting, member.Reason = true, "it is being deleted"
 		return member
 	}
-	member.PodNamespaces = d.podNamespaces(cp)
+	// In the status, because the spec may name any namespace.
+	member.PodNamespaces = []string{cp.Namespace}
+	for _, namespace := range cp.Status.WorkspaceNamespaces {
+		if namespace != cp.Namespace && d.Knows(namespace) {
+			member.PodNamespaces = append(member.PodNamespaces, namespace)
+		}
+	}
 	opened, reason := d.open(ctx, cp)
 	if reason != "" {
 		member.Reason = reason
@@ -150,17 +166,6 @@ func (d *Dynamic) member(ctx context.Context, cp *coderv1alpha1.CoderControlPlan
 		UID: cp.UID, Rules: cp.Spec.Identity.Rules,
 	}
 	return member
-}
-
-// podNamespaces uses the status, because the spec may name any namespace.
-func (d *Dynamic) podNamespaces(cp *coderv1alpha1.CoderControlPlane) []string {
-	all := []string{cp.Namespace}
-	for _, namespace := range cp.Status.WorkspaceNamespaces {
-		if namespace != cp.Namespace && d.Knows(namespace) {
-			all = append(all, namespace)
-		}
-	}
-	return all
 }
 
 func wildcardHost(expose *coderv1alpha1.ExposeSpec) string {
@@ -224,3 +229,257 @@ func notReady(cp *coderv1alpha1.CoderControlPlane) string {
 	}
 	return ""
 }
+
+// entry is the cached client of one control plane with its inputs: the URL and the token, which is
+// stored only as a hash.
+type entry struct {
+	client    *coderd.Client
+	url       string
+	tokenHash [sha256.Size]byte
+	// readAt and version are the time when the token was read, and the control plane's
+	// resourceVersion at that time.
+	readAt  time.Time
+	version string
+	// refusedAt is the time when Coder refused the token. It is zero if Coder did not.
+	refusedAt time.Time
+}
+
+// open returns the client of a control plane, or the reason why there is none yet.
+func (d *Dynamic) open(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (c *coderd.Client, reason string) {
+	if reason := notReady(cp); reason != "" {
+		d.forget(cp.UID)
+		return nil, reason
+	}
+	if c := d.known(cp, true); c != nil {
+		return c, ""
+	}
+	token, reason, err := d.readToken(ctx, cp)
+	if err != nil {
+		// The API server fails at the moment. A client that worked stays in use.
+		if c := d.known(cp, false); c != nil {
+			return c, ""
+		}
+		return nil, reason
+	}
+	if reason != "" {
+		d.forget(cp.UID)
+		return nil, reason
+	}
+	return d.client(cp, token)
+}
+
+// known returns the cached client, unless Coder has refused its token. With fresh, it returns only
+// a client whose token need not be read again.
+func (d *Dynamic) known(cp *coderv1alpha1.CoderControlPlane, fresh bool) *coderd.Client {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, ok := d.clients[cp.UID]
+	if !ok || !e.refusedAt.IsZero() || e.url != cp.Status.URL {
+		return nil
+	}
+	if fresh && (e.version != cp.ResourceVersion || d.opts.Clock.Since(e.readAt) >= TokenMaxAge) {
+		return nil
+	}
+	return e.client
+}
+
+// readToken reads the token, or returns the reason why there is none. err is set if the failure may
+// be temporary.
+func (d *Dynamic) readToken(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (token, reason string, err error) {
+	ref := cp.Status.OperatorTokenSecretRef
+	key := cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
+	var secret corev1.Secret
+	err = d.secrets.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: ref.Name}, &secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", fmt.Sprintf("Secret %q with its token does not exist", ref.Name), nil
+	case apierrors.IsForbidden(err):
+		return "", fmt.Sprintf("the operator has no permission to read Secret %q with its token", ref.Name), nil
+	case err != nil:
+		return "", fmt.Sprintf("Secret %q with its token cannot be read now: %v", ref.Name, err), err
+	}
+	token = strings.TrimSpace(string(secret.Data[key]))
+	if token == "" {
+		return "", fmt.Sprintf("Secret %q has no token under the key %q", ref.Name, key), nil
+	}
+	return token, "", nil
+}
+
+// client returns the client for a token that was just read.
+func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *coderd.Client, reason string) {
+	hash := sha256.Sum256([]byte(token))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.opts.Clock.Now()
+	if e, ok := d.clients[cp.UID]; ok && e.url == cp.Status.URL && e.tokenHash == hash {
+		switch {
+		case e.refusedAt.IsZero():
+			e.readAt, e.version = now, cp.ResourceVersion
+			return e.client, ""
+		case now.Sub(e.refusedAt) < RefusedFor:
+			return nil, "Coder does not accept the operator's token"
+		}
+	}
+	e := &entry{url: cp.Status.URL, tokenHash: hash, readAt: now, version: cp.ResourceVersion}
+	var err error
+	controlPlane := client.ObjectKeyFromObject(cp)
+	e.client, err = d.opts.NewClient(coderd.Config{
+		URL:     cp.Status.URL,
+		Token:   token,
+		Timeout: d.opts.Timeout,
+		OnUnauthorized: func() {
+			// Only the first time that Coder refuses this token.
+			d.mu.Lock()
+			first := e.refusedAt.IsZero()
+			if first {
+				e.refusedAt = d.opts.Clock.Now()
+			}
+			d.mu.Unlock()
+			if first && d.opts.OnUnauthorized != nil {
+				d.opts.OnUnauthorized(controlPlane)
+			}
+		},
+		OnUnreachable: func() {
+			if d.opts.OnUnreachable != nil {
+				d.opts.OnUnreachable(controlPlane)
+			}
+		},
+	})
+	if err != nil {
+		return nil, err.Error()
+	}
+	d.clients[cp.UID] = e
+	return e.client, ""
+}
+
+func (d *Dynamic) forget(uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.clients, uid)
+}
+
+// Connection is a control plane whose Coder can be called.
+type Connection struct {
+	// ControlPlane is its namespace and name. A static connection has only the namespace.
+	ControlPlane types.NamespacedName
+	// NamePrefix is the prefix of its objects' names: empty, or "<control plane>.".
+	NamePrefix string
+	// AccessURL is the URL at which users reach Coder. WildcardHost is the host name of apps with a
+	// host name of their own, for example *.coder.example.com. Both may be empty.
+	AccessURL, WildcardHost string
+	// UID distinguishes the control plane from an earlier one of the same name. A static connection
+	// has none.
+	UID types.UID
+	// Rules are spec.identity.rules. They must not be modified.
+	Rules []coderv1alpha1.IdentityRule
+	// Client authenticates as the operator.
+	Client *coderd.Client
+}
+
+// Provider provides the connections.
+type Provider interface {
+	// ForNamespace returns the connections of one namespace, sorted by the name of the control
+	// plane. It returns nil and nil if the namespace has no control plane. If one that should be
+	// served is not ready, it returns the others and an *UnavailableError.
+	ForNamespace(ctx context.Context, namespace string) ([]Connection, error)
+	// Members returns all control planes that are served, including those that cannot be called now
+	// or are being deleted, sorted by namespace and name. An error means that the members are
+	// unknown, not that there are none.
+	Members(ctx context.Context) ([]Member, error)
+}
+
+// UnavailableError lists the control planes that should be served and are not.
+type UnavailableError struct {
+	// ControlPlanes has one entry "namespace/name: reason" for each of them.
+	ControlPlanes []string
+	RetryAfter    time.Duration
+}
+
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("control planes that cannot be reached yet: %s; try again in %s",
+		strings.Join(e.ControlPlanes, "; "), e.RetryAfter)
+}
+
+// Static provides the one Coder that was configured on the command line. It belongs to one
+// namespace; all others are empty.
+type Static struct {
+	connection Connection
+}
+
+var _ Provider = (*Static)(nil)
+
+// NewStatic returns a Static that provides client in one namespace.
+func NewStatic(namespace string, client *coderd.Client) *Static {
+	return &Static{connection: Connection{ControlPlane: types.NamespacedName{Namespace: namespace}, Client: client}}
+}
+
+// ForNamespace implements Provider.
+func (s *Static) ForNamespace(_ context.Context, namespace string) ([]Connection, error) {
+	if namespace != s.connection.ControlPlane.Namespace {
+		return nil, nil
+	}
+	return []Connection{s.connection}, nil
+}
+
+// Members implements Provider.
+func (s *Static) Members(context.Context) ([]Member, error) {
+	return []Member{{ControlPlane: s.connection.ControlPlane, Named: true, Connection: &s.connection,
+		PodNamespaces: []string{s.connection.ControlPlane.Namespace}}}, nil
+}
+
+// Member is a control plane whose objects are served.
+type Member struct {
+	// ControlPlane is its namespace and name. A static member has only the namespace.
+	ControlPlane types.NamespacedName
+	// UID distinguishes it from an earlier control plane of the same name. A static member has
+	// none.
+	UID types.UID
+	// NamePrefix is the prefix of its objects' names: empty, or "<control plane>.". It does not
+	// change once it is set in the status.
+	NamePrefix string
+	// Named reports that NamePrefix is set. Without it there is no connection.
+	Named bool
+	// NeverServed reports that there was never a connection, so that no client can have seen its
+	// objects.
+	NeverServed bool
+	// PodNamespaces are the namespaces in which pods with the label of a workspace are considered:
+	// the control plane's own, and those in which the permissions of spec.rbac are granted and that
+	// this process watches. A pod in any other namespace may carry a forged label.
+	PodNamespaces []string
+	// Rules are spec.identity.rules. They must not be modified.
+	Rules []coderv1alpha1.IdentityRule
+	// Connection is nil if there is none at the moment.
+	Connection *Connection
+	// Reason is a readable reason why there is no connection.
+	Reason string
+	// Deleting reports that the control plane is being deleted: its objects are released, and it
+	// has no connection any more.
+	Deleting bool
+}
+
+// Serves reports whether a namespace has a control plane that is served and whose name prefix is
+// set. It reads only the cache, and no token.
+func (d *Dynamic) Serves(ctx context.Context, namespace string) (bool, error) {
+	if !d.Knows(namespace) {
+		return false, nil
+	}
+	list, err := d.list(ctx, client.InNamespace(namespace))
+	if err != nil {
+		return false, fmt.Errorf("namespace %q: %w", namespace, err)
+	}
+	for i := range list {
+		cp := &list[i]
+		if Served(cp) && cp.Status.ObjectNamePrefix != nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Serves reports whether namespace is the namespace of the one Coder.
+func (s *Static) Serves(_ context.Context, namespace string) (bool, error) {
+	return namespace == s.connection.ControlPlane.Namespace, nil
+}
+
+// Knows returns false, because there are no control planes.
+func (*Static) Knows(string) bool { return false }

@@ -41,13 +41,10 @@ const (
 
 // WorkspaceTokenRequest is a request for a token.
 type WorkspaceTokenRequest struct {
-	// Workspace is the workspace to which the token is restricted.
 	Workspace uuid.UUID
-	// User is the Coder user to whom the token belongs.
-	User uuid.UUID
-	// By is the Kubernetes user who requests the token.
-	By       string
-	Lifetime time.Duration
+	User      uuid.UUID
+	By        string
+	Lifetime  time.Duration
 }
 
 // WorkspaceToken is a token of a workspace.
@@ -60,7 +57,6 @@ type WorkspaceToken struct {
 // TooManyTokensError reports that a user already has MaxWorkspaceTokens for a workspace.
 type TooManyTokensError struct{ Tokens int }
 
-// Error implements error.
 func (e *TooManyTokensError) Error() string {
 	return fmt.Sprintf("this Coder user already has %d valid tokens for the workspace, and %d are allowed: revoke some, or wait until they expire", e.Tokens, MaxWorkspaceTokens)
 }
@@ -160,7 +156,13 @@ func (m *WorkspaceTokens) Sweep(ctx context.Context) {
 			log.FromContext(ctx).Info("Could not revoke the tokens of deleted workspaces; retrying later", "controlPlane", member.ControlPlane, "error", err.Error())
 			continue
 		}
-		m.done(member.ControlPlane, ids)
+		m.mu.Lock()
+		for id, at := range ids {
+			if w := (goneWorkspace{member.ControlPlane, id}); m.gone[w].Equal(at) {
+				delete(m.gone, w)
+			}
+		}
+		m.mu.Unlock()
 	}
 	if failed {
 		m.mu.Lock()
@@ -187,16 +189,6 @@ func (m *WorkspaceTokens) due() map[types.NamespacedName]map[uuid.UUID]time.Time
 		planes[w.controlPlane][w.id] = at
 	}
 	return planes
-}
-
-func (m *WorkspaceTokens) done(controlPlane types.NamespacedName, ids map[uuid.UUID]time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id, at := range ids {
-		if w := (goneWorkspace{controlPlane, id}); m.gone[w].Equal(at) {
-			delete(m.gone, w)
-		}
-	}
 }
 
 func revokeAll(ctx context.Context, client *coderd.Client, ids map[uuid.UUID]time.Time) error {

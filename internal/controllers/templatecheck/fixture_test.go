@@ -87,9 +87,9 @@ func (f *fixture) ForNamespace(context.Context, string) ([]connections.Connectio
 // workspaces returns the workspaces in Coder.
 func (f *fixture) workspaces() []coderd.Workspace {
 	f.T.Helper()
-	all, err := f.direct.Workspaces(f.T.Context())
+	all, err := f.direct.WorkspacePage(f.T.Context(), 0, coderd.MaxWorkspacePage)
 	f.Must(err)
-	return all
+	return all.Workspaces
 }
 
 // workspace returns the only workspace in Coder.

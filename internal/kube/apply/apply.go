@@ -2,16 +2,25 @@ package apply
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
 // ErrTerminating reports that the object is being deleted, so that it cannot be applied until it is
@@ -41,7 +50,7 @@ type Applier struct {
 // object changed. If desired has a resource version and the object has another one, nothing is
 // written and the error is a conflict, because desired was built from an outdated state.
 func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object) (bool, error) {
-	if err := claim.Stamp(desired); err != nil {
+	if err := claim.stamp(desired); err != nil {
 		return false, fmt.Errorf("claiming %s: %w", client.ObjectKeyFromObject(desired), err)
 	}
 	content, err := toApply(desired)
@@ -51,10 +60,12 @@ func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object)
 	// The resource version is a precondition and no part of the content.
 	onlyTo := content.GetResourceVersion()
 	content.SetResourceVersion("")
-	wanted, err := digestOf(content)
+	// The keys of JSON objects are sorted, so the same content has the same hash.
+	raw, err := json.Marshal(content.Object)
 	if err != nil {
 		return false, fmt.Errorf("serializing %s: %w", client.ObjectKeyFromObject(desired), err)
 	}
+	wanted := digest(sha256.Sum256(raw))
 	key := objectKey{kind: content.GroupVersionKind(), name: client.ObjectKeyFromObject(desired)}
 
 	live, err := a.read(ctx, a.Client, key)
@@ -97,20 +108,15 @@ func (a *Applier) Forget(obj client.Object) {
 func (a *Applier) create(ctx context.Context, content *unstructured.Unstructured) (bool, error) {
 	content.SetResourceVersion(noVersion)
 	err := a.write(ctx, content)
-	if rejected(err) {
+	// With these errors, the API server certainly did not create an object, perhaps because it exists.
+	// kube-apiserver checks some permissions and the content before the version. So the last three do
+	// not mean that the object does not exist, and that it belongs to another owner matters more.
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
+		apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		content.SetResourceVersion("")
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// rejected reports whether the API server certainly did not create an object, perhaps because it
-// exists. kube-apiserver checks some permissions and the content before the version. So the other
-// errors do not mean that the object does not exist, and that it belongs to another owner matters
-// more than they do.
-func rejected(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
-		apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // confirmed returns the existing object, or nil if the API server has none. It returns an error if
@@ -127,7 +133,11 @@ func (a *Applier) confirmed(ctx context.Context, key objectKey, claim Claim, cac
 	}
 	switch {
 	case !claim.Holds(obj):
-		return nil, notOwned(key.kind.Kind, obj)
+		e := &NotOwnedError{Kind: key.kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+		if controller := metav1.GetControllerOf(obj); controller != nil {
+			e.Owner = fmt.Sprintf("%s %q", controller.Kind, controller.Name)
+		}
+		return nil, e
 	case !obj.GetDeletionTimestamp().IsZero():
 		return nil, fmt.Errorf("%s %s %w", key.kind.Kind, key.name, ErrTerminating)
 	}
@@ -141,8 +151,10 @@ func (a *Applier) update(ctx context.Context, claim Claim, live client.Object, o
 		content.SetResourceVersion(noVersion)
 		return a.write(ctx, content)
 	}
-	if err := mayWrite(ctx, claim, live); err != nil {
-		return fmt.Errorf("%s %s %w", content.GetKind(), client.ObjectKeyFromObject(live), err)
+	if claim.adopt != nil {
+		if err := claim.adopt(ctx, live); err != nil {
+			return fmt.Errorf("%s %s %w", content.GetKind(), client.ObjectKeyFromObject(live), err)
+		}
 	}
 	content.SetUID(live.GetUID())
 	content.SetResourceVersion(onlyTo)
@@ -239,4 +251,150 @@ func isNoise(key string, value any) bool {
 		return value == ""
 	}
 	return false
+}
+
+type digest [sha256.Size]byte
+
+type objectKey struct {
+	kind schema.GroupVersionKind
+	name types.NamespacedName
+}
+
+// record describes what was applied to an object, and the state of the object afterwards.
+type record struct {
+	uid     types.UID
+	desired digest
+	owned   digest
+	// version is the resource version afterwards. It is not compared.
+	version string
+}
+
+// memory contains the last record of each object. It is lost on a restart. Then every object is
+// applied once more, which the API server answers without a write if nothing changed.
+type memory struct{ sync.Map }
+
+// of returns the record of an object, and reports whether it was applied and not forgotten since.
+func (m *memory) of(key objectKey) (record, bool) {
+	known, _ := m.Load(key)
+	r, ok := known.(record)
+	return r, ok
+}
+
+func (m *memory) matches(key objectKey, r record) bool {
+	old, ok := m.of(key)
+	r.version = old.version
+	return ok && old == r
+}
+
+// behind reports whether an object is older than the last apply. Versions that cannot be compared
+// do not count as older.
+func (m *memory) behind(key objectKey, seen client.Object) bool {
+	old, ok := m.of(key)
+	if !ok || old.uid != seen.GetUID() {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), old.version)
+	return err == nil && order < 0
+}
+
+// ownedFields returns a hash of the fields that the field owner owns and of the time of its last
+// apply. The time shows that another writer with the same name applied other values. An apply that
+// changes nothing keeps it. If a cache strips the managed fields, the hash is that of the resource
+// version.
+func ownedFields(live client.Object, fieldOwner string) digest {
+	for _, entry := range live.GetManagedFields() {
+		if entry.Manager == fieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply &&
+			entry.Subresource == "" && entry.FieldsV1 != nil {
+			raw := entry.FieldsV1.GetRawBytes()
+			// The API server sorts list keys by their values, with port 80 before 443. An unstructured object
+			// sorts them by their text.
+			var fields any
+			if json.Unmarshal(raw, &fields) == nil {
+				raw, _ = json.Marshal(fields) // What was decoded from JSON can always be encoded again.
+			}
+			return sha256.Sum256(append(raw, ptr.Deref(entry.Time, metav1.Time{}).UTC().String()...))
+		}
+	}
+	return sha256.Sum256([]byte(live.GetResourceVersion()))
+}
+
+// Claim defines how an object shows its owner.
+type Claim struct {
+	// Holds reports whether an object in the cluster has the mark.
+	Holds func(live client.Object) bool
+	// stamp marks an object that is about to be applied.
+	stamp func(obj client.Object) error
+	// adopt returns an error if an object that the claim holds must not be written. It may be nil.
+	adopt func(ctx context.Context, live client.Object) error
+}
+
+// ControlledBy returns a claim to objects in the namespace of their owner. The mark is a controller
+// reference. The garbage collector deletes the objects with the owner.
+func ControlledBy(owner client.Object, scheme *runtime.Scheme) Claim {
+	return Claim{
+		Holds: func(live client.Object) bool { return metav1.IsControlledBy(live, owner) },
+		stamp: func(obj client.Object) error { return controllerutil.SetControllerReference(owner, obj, scheme) },
+	}
+}
+
+// ErrOwnerDeleted reports that the owner is being deleted or gone. It must not adopt an object,
+// because the garbage collector would delete the object with it.
+var ErrOwnerDeleted = errors.New("is not adopted, because its owner is being deleted")
+
+// Adopting returns a claim that extends another one. It also holds an object without a controller
+// that has the annotation with the given value: a user who may write the object handed it over.
+// Before an object is adopted, confirm reads the owner from the API server and returns
+// ErrOwnerDeleted if it must not adopt. A cached owner is not enough: if it was deleted with
+// --cascade=orphan, its objects look like ones that were just handed over.
+func Adopting(claim Claim, annotation, value string, confirm func(context.Context) error) Claim {
+	return Claim{
+		Holds: func(live client.Object) bool {
+			return claim.Holds(live) ||
+				(metav1.GetControllerOf(live) == nil && live.GetAnnotations()[annotation] == value)
+		},
+		stamp: claim.stamp,
+		adopt: func(ctx context.Context, live client.Object) error {
+			if claim.Holds(live) {
+				return nil
+			}
+			return confirm(ctx)
+		},
+	}
+}
+
+// MarkedWith returns a claim to objects in other namespaces, to which an owner reference cannot
+// point. The marks are labels, and annotations with the uid of the owner.
+func MarkedWith(ownerLabels, ownerAnnotations map[string]string) Claim {
+	return Claim{
+		Holds: func(live client.Object) bool {
+			return metav1.GetControllerOf(live) == nil &&
+				matches(ownerLabels, live.GetLabels()) && matches(ownerAnnotations, live.GetAnnotations())
+		},
+		stamp: func(obj client.Object) error {
+			obj.SetLabels(labels.Merge(obj.GetLabels(), ownerLabels))
+			obj.SetAnnotations(labels.Merge(obj.GetAnnotations(), ownerAnnotations))
+			return nil
+		},
+	}
+}
+
+// matches also compares annotations, whose keys have the same form as those of labels.
+func matches(wanted, set labels.Set) bool { return labels.ValidatedSetSelector(wanted).Matches(set) }
+
+// NotOwnedError reports that an object with the wanted name belongs to another owner. The object
+// was not changed.
+type NotOwnedError struct {
+	Kind, Namespace, Name string
+	// Owner is the controller of the object, for example `Deployment "web"`. It is empty if there
+	// is none.
+	Owner string
+}
+
+func (e *NotOwnedError) Error() string {
+	whose := "was not created by this operator for this object"
+	if e.Owner != "" {
+		whose = "belongs to " + e.Owner
+	}
+	return fmt.Sprintf("%s %q in namespace %q %s and was not changed; delete or rename one of the two",
+		e.Kind, e.Name, e.Namespace, whose)
 }

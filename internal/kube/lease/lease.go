@@ -1,3 +1,8 @@
+// Package lease provides the lock of a leader election that reports the loss of the Lease at once.
+//
+// The elector of client-go repeats a renewal until its deadline, even if a read shows that another
+// process holds the Lease. So a leader that was paused would act beside its successor for that
+// time. If it were shut down in that time, it would release the Lease of its successor.
 package lease
 
 import (
@@ -12,7 +17,6 @@ import (
 // Lock is a resourcelock.Interface for one elector.
 type Lock struct {
 	resourcelock.Interface
-	// Duration is the duration of the Lease.
 	Duration time.Duration
 	// Lost is called with the reason when the Lease is lost. It may be called again.
 	Lost func(error)

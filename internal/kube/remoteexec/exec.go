@@ -7,12 +7,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/websocket"
@@ -58,7 +60,7 @@ func Run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command)
 	err := Retry(ctx, unreached, func() error { return run(ctx, cfg, subresource, c) })
 	if err != nil && unreached(err) {
 		return fmt.Errorf("no replica of the aggregated API was reached within %s, and nothing ran; try again: %w",
-			patience(), message(err))
+			patience, message(err))
 	}
 	return message(err)
 }
@@ -103,8 +105,9 @@ func run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command)
 			_ = transport.Conn.SetWriteDeadline(time.Time{})
 		}
 	}
-	options := remotecommand.StreamOptions{
-		Stdin: checkedInput(c.Stdin, fail, atEnd), Stdout: checked(c.Stdout, fail), Tty: c.TTY, TerminalSizeQueue: c.Sizes,
+	options := remotecommand.StreamOptions{Stdout: checked(c.Stdout, fail), Tty: c.TTY, TerminalSizeQueue: c.Sizes}
+	if c.Stdin != nil {
+		options.Stdin = &checkedReader{c.Stdin, fail, atEnd}
 	}
 	if !c.TTY {
 		options.Stderr = checked(c.Stderr, fail)
@@ -147,7 +150,6 @@ type localError struct {
 // Unwrap returns the error of the stream.
 func (e *localError) Unwrap() error { return e.err }
 
-// Error implements error.
 func (e *localError) Error() string { return fmt.Sprintf("%s of the command: %v", e.doing, e.err) }
 
 // checked returns a writer that calls fail if it cannot write. It returns nil for a nil writer.
@@ -163,7 +165,6 @@ type checkedWriter struct {
 	fail context.CancelCauseFunc
 }
 
-// Write implements io.Writer.
 func (w *checkedWriter) Write(p []byte) (int, error) {
 	n, err := w.Writer.Write(p)
 	if err != nil {
@@ -172,22 +173,13 @@ func (w *checkedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// checkedInput returns a reader that calls fail if it cannot read, and atEnd at the end of the input.
-// It returns nil for a nil reader.
-func checkedInput(from io.Reader, fail context.CancelCauseFunc, atEnd func()) io.Reader {
-	if from == nil {
-		return nil
-	}
-	return &checkedReader{from, fail, atEnd}
-}
-
+// checkedReader calls fail if it cannot read, and atEnd at the end of the input.
 type checkedReader struct {
 	io.Reader
 	fail  context.CancelCauseFunc
 	atEnd func()
 }
 
-// Read implements io.Reader.
 func (r *checkedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	switch {
@@ -197,4 +189,68 @@ func (r *checkedReader) Read(p []byte) (int, error) {
 		r.fail(&localError{"reading the input", err})
 	}
 	return n, err
+}
+
+const (
+	attempts   = 7
+	firstDelay = 100 * time.Millisecond
+	// patience is how long all attempts take if each fails immediately, because each delay is twice the one before.
+	patience = (1<<(attempts-1) - 1) * firstDelay
+)
+
+// Retry calls try repeatedly, for a few seconds, as long as again returns true for its error. For a moment after a
+// replica was killed, its Service still routes to it.
+func Retry(ctx context.Context, again func(error) bool, try func() error) error {
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Duration: firstDelay, Factor: 2, Steps: attempts}, func(context.Context) (bool, error) {
+		last = try()
+		return last == nil || !again(last), nil
+	})
+	if last == nil {
+		return err
+	}
+	return last
+}
+
+// kube-apiserver returns 503 with a plain text if it cannot proxy a request. The text begins with
+// dialError if nothing was sent, including a failed TLS handshake. It is noEndpoint if there is no
+// address to dial.
+const (
+	refusedSocket = "(503 Service Unavailable): "
+	refusedSPDY   = "unable to upgrade connection: "
+	refusedPod    = "error upgrading connection: "
+	noEndpoint    = "service unavailable"
+	dialError     = "error dialing backend: "
+)
+
+// unreached reports whether kube-apiserver could not connect to the aggregated API, so that no
+// session can have started.
+func unreached(err error) bool {
+	text := strings.ToLower(err.Error())
+	return slices.ContainsFunc([]string{refusedSocket, refusedSPDY}, func(prefix string) bool {
+		prefix = strings.ToLower(prefix)
+		return strings.Contains(text, prefix+noEndpoint) || strings.Contains(text, prefix+dialError)
+	})
+}
+
+// lost reports whether kube-apiserver connected to the aggregated API but got no response, so that
+// the command may run.
+func lost(err error) bool {
+	var status *apierrors.StatusError
+	if errors.As(statusOf(err), &status) && status.ErrStatus.Status == "" {
+		// client-go parsed a text like "error sending request: EOF" as the YAML of an empty status.
+		return true
+	}
+	return strings.Contains(err.Error(), refusedSocket) && !unreached(err)
+}
+
+// message returns an error with the server's message only, without what client-go writes before it.
+func message(err error) error {
+	if err == nil {
+		return nil
+	}
+	if text, found := strings.CutPrefix(strings.TrimPrefix(err.Error(), refusedPod), refusedSPDY); found {
+		return errors.New(text)
+	}
+	return err
 }

@@ -67,7 +67,6 @@ func (p *pausedInput) wrap(next http.RoundTripper) http.RoundTripper {
 	return next
 }
 
-// Read implements io.Reader.
 func (p *pausedInput) Read(to []byte) (int, error) {
 	if p.left == "" {
 		return 0, p.end()

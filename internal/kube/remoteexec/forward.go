@@ -102,7 +102,6 @@ type lasting struct {
 	err  error
 }
 
-// Dial implements httpstream.Dialer.
 func (l *lasting) Dial(protocols ...string) (httpstream.Connection, string, error) {
 	var protocol string
 	// A port-forward that started without an answer has done nothing yet.
@@ -112,7 +111,7 @@ func (l *lasting) Dial(protocols ...string) (httpstream.Connection, string, erro
 		return err
 	})
 	if l.err != nil && unanswered(l.err) {
-		l.err = fmt.Errorf("no replica of the aggregated API answered within %s; try again: %w", patience(), message(l.err))
+		l.err = fmt.Errorf("no replica of the aggregated API answered within %s; try again: %w", patience, message(l.err))
 	}
 	if l.err != nil {
 		l.err = message(l.err)
@@ -124,10 +123,8 @@ func (l *lasting) Dial(protocols ...string) (httpstream.Connection, string, erro
 // unclosed is a connection whose Close does nothing.
 type unclosed struct{ httpstream.Connection }
 
-// Close implements httpstream.Connection.
 func (unclosed) Close() error { return nil }
 
-// CreateStream implements httpstream.Connection.
 func (u unclosed) CreateStream(headers http.Header) (httpstream.Stream, error) {
 	stream, err := u.Connection.CreateStream(headers)
 	if err != nil {
@@ -140,7 +137,6 @@ func (u unclosed) CreateStream(headers http.Header) (httpstream.Stream, error) {
 // stream was closed before, and the server would continue to send data.
 type canceling struct{ httpstream.Stream }
 
-// Reset implements httpstream.Stream.
 func (c canceling) Reset() error {
 	err := c.Stream.Reset()
 	if stream, ok := c.Stream.(interface{ Cancel() error }); ok {
@@ -158,7 +154,6 @@ type failures struct {
 // forwardPrefix is the end of the text that the protocol's server writes before the cause.
 const forwardPrefix = ", uid : "
 
-// Error implements logr.LogSink.
 func (f *failures) Error(err error, message string, keysAndValues ...any) {
 	text := fmt.Sprintf("%s: %v", message, err)
 	if _, cause, found := strings.Cut(text, forwardPrefix); found {
@@ -173,17 +168,12 @@ func (f *failures) Error(err error, message string, keysAndValues ...any) {
 	_, _ = fmt.Fprintf(f.to, "A connection from local port %v to port %v failed: %s\n", ports["localPort"], ports["remotePort"], text)
 }
 
-// Init implements logr.LogSink.
 func (*failures) Init(logr.RuntimeInfo) {}
 
-// Enabled implements logr.LogSink.
 func (*failures) Enabled(int) bool { return false }
 
-// Info implements logr.LogSink.
 func (*failures) Info(int, string, ...any) {}
 
-// WithValues implements logr.LogSink.
 func (f *failures) WithValues(...any) logr.LogSink { return f }
 
-// WithName implements logr.LogSink.
 func (f *failures) WithName(string) logr.LogSink { return f }

@@ -229,12 +229,12 @@ func crashAt(t *testing.T, s scenario, at int, lost, forgets bool) bool {
 // uid returns the UID of the workspace in Coder, which may have no object yet.
 func (w *fixture) uid() types.UID {
 	w.t.Helper()
-	all, err := w.provider.connection.Client.Workspaces(context.Background())
+	page, err := w.provider.connection.Client.WorkspacePage(context.Background(), 0, 1)
 	w.must(err)
-	if len(all) == 0 {
+	if len(page.Workspaces) == 0 {
 		return ""
 	}
-	return types.UID(all[0].ID.String())
+	return types.UID(page.Workspaces[0].ID.String())
 }
 
 func (w *fixture) wantEnd(s scenario, uid types.UID, reported bool) {

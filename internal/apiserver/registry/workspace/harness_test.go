@@ -221,12 +221,12 @@ func (w *fixture) drive() error {
 // look reads all workspaces once.
 func (w *fixture) look() (again bool, err error) {
 	ctx, connection := context.Background(), w.provider.connection
-	all, err := connection.Client.Workspaces(ctx)
+	all, err := connection.Client.WorkspacePage(ctx, 0, coderd.MaxWorkspacePage)
 	if err != nil {
 		return false, err
 	}
 	seen := map[types.UID]bool{}
-	for _, item := range all {
+	for _, item := range all.Workspaces {
 		uid := types.UID(item.ID.String())
 		seen[uid] = true
 		record, err := w.recordFor(ctx, item)
