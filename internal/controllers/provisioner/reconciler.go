@@ -6,9 +6,7 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
@@ -27,11 +25,8 @@ func kind() framework.Kind {
 // Reconcile runs one pass.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cr := &coderv1alpha1.CoderProvisioner{}
-	if err := r.kit.Client.Get(ctx, req.NamespacedName, cr); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.kit.Gone(kind(), req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if found, err := r.kit.Read(ctx, kind(), req, cr); !found {
+		return ctrl.Result{}, err
 	}
 	s := &scope{cr: cr}
 	s.inputs.Cluster = r.kit.Cluster

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,11 +53,8 @@ type scope struct {
 // Reconcile runs one pass.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	proxy := &coderv1alpha1.CoderWorkspaceProxy{}
-	if err := r.kit.Client.Get(ctx, req.NamespacedName, proxy); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.kit.Gone(kind(), req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if found, err := r.kit.Read(ctx, kind(), req, proxy); !found {
+		return ctrl.Result{}, err
 	}
 	s := &scope{proxy: proxy, inputs: resources.WorkspaceProxyInputs{Cluster: r.kit.Cluster}}
 	s.Pass = r.kit.NewPass(kind(), proxy, &proxy.Status.WorkloadStatus, resources.WorkspaceProxy(proxy, s.inputs))
