@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
@@ -72,10 +73,7 @@ func (p *pass) finish(failure *ensure.Stop) {
 
 // reasonOf returns the reason of a condition, or an empty string if there is none.
 func reasonOf(test *coderv1alpha1.CoderTemplateTest, conditionType string) string {
-	if c := meta.FindStatusCondition(test.Status.Conditions, conditionType); c != nil {
-		return c.Reason
-	}
-	return ""
+	return ptr.Deref(meta.FindStatusCondition(test.Status.Conditions, conditionType), metav1.Condition{}).Reason
 }
 
 // deleted records that there is no workspace.
