@@ -120,7 +120,7 @@ func (env *environment) addControllers(ctx context.Context) error {
 		SetupWithManager(ctx context.Context, mgr manager.Manager) error
 	}{
 		controlPlanes, provisioner.New(kit, env.refused), workspaceproxy.New(kit, env.refused),
-		templatecheck.New(kit, coders, nil),
+		templatecheck.New(kit, coders),
 		backup.New(kit), backup.NewScheduler(kit),
 	} {
 		if err := controller.SetupWithManager(ctx, env.manager); err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -105,23 +104,6 @@ func cloudNativePGTrouble(namespace string, err error) error {
 	return fmt.Errorf("the Backup of CloudNativePG: %w", err)
 }
 
-// deleteCloudNativePG deletes the Backup of CloudNativePG. It returns an empty text if it is deleted, or why it is not.
-func (r *Reconciler) deleteCloudNativePG(ctx context.Context, s *scope) (string, error) {
-	found, err := r.cloudNativePGBackup(ctx, s)
-	if err == nil && found != nil {
-		err = client.IgnoreNotFound(r.kit.Uncached.Delete(ctx, found, client.Preconditions{UID: new(found.GetUID())}))
-		err = cloudNativePGTrouble(s.backup.Namespace, err)
-	}
-	stop := ensure.Stopped(err)
-	if stop == nil {
-		return "", err
-	}
-	if s.backup.Status.CloudNativePGBackupName == "" || stop.Reason != coderv1alpha1.ReasonCloudNativePGForbidden {
-		return "", nil // There is no such Backup, or it is that of another owner.
-	}
-	return stop.Message, nil
-}
-
 // externalFailed reports whether CloudNativePG has given up.
 func (s *scope) externalFailed() bool {
 	return s.external != nil && (s.external.Phase == "failed" || s.external.Phase == "invalid backup definition")
@@ -154,21 +136,5 @@ func completeExternally(s *scope) metav1.Condition {
 			return no(coderv1alpha1.ReasonDeadlineExceeded, late+": "+message)
 		}
 		return no(coderv1alpha1.ReasonBackupRunning, message)
-	}
-}
-
-// setExternal writes what is known of the Backup of CloudNativePG to the status.
-func (s *scope) setExternal(status *coderv1alpha1.CoderBackupStatus) {
-	if status.CloudNativePGBackupName == "" {
-		// The control plane may have another version when the backup is complete.
-		status.CloudNativePGBackupName, status.CoderVersion = s.backup.Name, s.controlPlane.Status.Version
-	}
-	now := metav1.NewTime(s.Now).Rfc3339Copy()
-	status.StartedAt = cmp.Or(s.external.StartedAt, status.StartedAt, &now).DeepCopy()
-	if s.external.Phase == "completed" {
-		status.CompletedAt = cmp.Or(s.external.StoppedAt, &now).DeepCopy()
-	}
-	if s.external.MajorVersion > 0 {
-		status.PostgresVersion = strconv.Itoa(s.external.MajorVersion)
 	}
 }

@@ -56,10 +56,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 }
 
 func controlPlaneOf(obj client.Object) *coderv1alpha1.ControlPlaneReference {
-	if backup, ok := obj.(*coderv1alpha1.CoderBackup); ok {
-		return &backup.Spec.ControlPlaneRef
-	}
-	return nil
+	return &obj.(*coderv1alpha1.CoderBackup).Spec.ControlPlaneRef
 }
 
 func kind() framework.Kind {
@@ -86,11 +83,8 @@ type scope struct {
 // Reconcile runs one pass.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	backup := &coderv1alpha1.CoderBackup{}
-	if err := r.kit.Client.Get(ctx, req.NamespacedName, backup); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.kit.Gone(kind(), req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if found, err := r.kit.Read(ctx, kind(), req, backup); !found {
+		return ctrl.Result{}, err
 	}
 	// The shared part of a pass is about a workload, and a backup has none.
 	w := resources.Workload{Name: backup.Name, Namespace: backup.Namespace, Spec: &coderv1alpha1.WorkloadSpec{}}
@@ -220,7 +214,19 @@ func (r *Reconciler) deleteFiles(ctx context.Context, s *scope) error {
 // tryDeleteFiles returns an empty text if everything is deleted, or why it is not.
 func (r *Reconciler) tryDeleteFiles(ctx context.Context, s *scope) (string, error) {
 	if s.backup.Spec.Destination.CloudNativePG != nil {
-		return r.deleteCloudNativePG(ctx, s)
+		found, err := r.cloudNativePGBackup(ctx, s)
+		if err == nil && found != nil {
+			err = client.IgnoreNotFound(r.kit.Uncached.Delete(ctx, found, client.Preconditions{UID: new(found.GetUID())}))
+			err = cloudNativePGTrouble(s.backup.Namespace, err)
+		}
+		stop := ensure.Stopped(err)
+		if stop == nil {
+			return "", err
+		}
+		if s.backup.Status.CloudNativePGBackupName == "" || stop.Reason != coderv1alpha1.ReasonCloudNativePGForbidden {
+			return "", nil // There is no such Backup, or it is that of another owner.
+		}
+		return stop.Message, nil
 	}
 	// A running backup would write more files.
 	if err := r.kit.DeleteJob(ctx, &s.Pass, coderv1alpha1.SuffixedName(s.backup.Name, backupSuffix)); err != nil {

@@ -1,8 +1,10 @@
 package backup
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +34,18 @@ func statusOf(s *scope) coderv1alpha1.CoderBackupStatus {
 			status.StartedAt = run.Job.Status.StartTime.DeepCopy()
 		}
 		if s.external != nil {
-			s.setExternal(&status)
+			if status.CloudNativePGBackupName == "" {
+				// The control plane may have another version when the backup is complete.
+				status.CloudNativePGBackupName, status.CoderVersion = s.backup.Name, s.controlPlane.Status.Version
+			}
+			now := metav1.NewTime(s.Now).Rfc3339Copy()
+			status.StartedAt = cmp.Or(s.external.StartedAt, status.StartedAt, &now).DeepCopy()
+			if s.external.Phase == "completed" {
+				status.CompletedAt = cmp.Or(s.external.StoppedAt, &now).DeepCopy()
+			}
+			if s.external.MajorVersion > 0 {
+				status.PostgresVersion = strconv.Itoa(s.external.MajorVersion)
+			}
 		}
 		complete := complete(s)
 		parts = append(parts, complete)

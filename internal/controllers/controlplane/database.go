@@ -86,10 +86,7 @@ func (r *Reconciler) sharing(ctx context.Context, cp *coderv1alpha1.CoderControl
 
 // siblings returns requests for the control planes with the database that this one has, or had.
 func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcile.Request {
-	cp, ok := obj.(*coderv1alpha1.CoderControlPlane)
-	if !ok {
-		return nil
-	}
+	cp := obj.(*coderv1alpha1.CoderControlPlane)
 	others, err := r.sharing(ctx, cp)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Could not find the control planes with the same database", "name", cp.Name)

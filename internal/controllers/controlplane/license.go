@@ -21,9 +21,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
 )
 
-// defaultLicenseKey is the key of the license in its Secret if the spec names none.
-const defaultLicenseKey = "license"
-
 // license is the result of a pass about the license. The zero value means that the pass did not
 // check the license.
 type license struct {
@@ -90,7 +87,7 @@ func (r *Reconciler) readLicense(ctx context.Context, s *scope) (string, error) 
 	if ref == nil {
 		return "", nil
 	}
-	key := cmp.Or(ref.Key, defaultLicenseKey)
+	key := cmp.Or(ref.Key, "license")
 	secret := &corev1.Secret{}
 	err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: ref.Name}, secret)
 	switch {
@@ -201,23 +198,4 @@ func highAvailabilityEntitled(s *scope, status *coderv1alpha1.CoderControlPlaneS
 				"add such a license (spec.licenseSecretRef), or set spec.replicas to 1", wanted, coderd.FeatureHighAvailability)))
 	}
 	return new(framework.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "Coder has not reported yet what its licenses allow"))
-}
-
-// besideLicense returns the conditions about the license that do not affect Ready: those of a
-// control plane that asks for no license, and those of a Coder that does not support licenses. Such
-// a Coder works as well as it can, and a retry would not change that. The condition still reports
-// it.
-func besideLicense(s *scope) []string {
-	result := s.license.result
-	if !s.licenseAsked() || result != nil && result.Reason == coderv1alpha1.ReasonNotSupported {
-		return []string{coderv1alpha1.ConditionLicenseApplied}
-	}
-	return nil
-}
-
-func licenseStalled(s *scope) bool {
-	if s.accessDisabled() {
-		return true
-	}
-	return s.license.missing == nil && s.license.result != nil && s.license.result.State == ensure.Failed
 }

@@ -38,7 +38,7 @@ func (r *Reconciler) decidePrefix(ctx context.Context, s *scope) error {
 	defer p.mu.Unlock()
 	if s.prefix != nil {
 		if *s.prefix == "" {
-			p.hold(s.cp)
+			p.first[s.cp.Namespace] = holder{name: s.cp.Name, uid: s.cp.UID}
 		}
 		return nil
 	}
@@ -49,21 +49,14 @@ func (r *Reconciler) decidePrefix(ctx context.Context, s *scope) error {
 		if err := r.kit.Live.List(ctx, list, client.InNamespace(s.cp.Namespace)); err != nil {
 			return fmt.Errorf("listing the control planes of namespace %q: %w", s.cp.Namespace, err)
 		}
-		p.hold(firstOf(s.cp, list.Items))
+		oldest := firstOf(s.cp, list.Items)
+		p.first[oldest.Namespace] = holder{name: oldest.Name, uid: oldest.UID}
 	}
 	s.prefix = ptr.To(s.cp.Name + ".")
 	if p.first[s.cp.Namespace].uid == s.cp.UID {
 		s.prefix = ptr.To("")
 	}
 	return nil
-}
-
-// hold records the first control plane of a namespace. The caller holds the lock.
-func (p *prefixes) hold(cp *coderv1alpha1.CoderControlPlane) {
-	if p.first == nil {
-		p.first = map[string]holder{}
-	}
-	p.first[cp.Namespace] = holder{name: cp.Name, uid: cp.UID}
 }
 
 // release forgets a control plane that no longer exists, or that can no longer become the first and

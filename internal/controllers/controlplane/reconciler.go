@@ -44,6 +44,7 @@ func New(kit *framework.Toolkit) *Reconciler {
 		kit:      kit,
 		access:   &access.Manager{Client: kit.Uncached, Clock: kit.Clock, NewClient: kit.NewClient},
 		licenses: &licensing.Manager{Clock: kit.Clock},
+		prefixes: prefixes{first: map[string]holder{}},
 		refusals: refusals{events: make(chan event.GenericEvent, refusalsAtOnce)},
 	}
 }
@@ -67,10 +68,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 // references returns the Secrets and ConfigMaps whose content a control plane depends on: those of
 // its pods, and those that the operator reads.
 func references(obj client.Object) []resources.Reference {
-	cp, ok := obj.(*coderv1alpha1.CoderControlPlane)
-	if !ok {
-		return nil
-	}
+	cp := obj.(*coderv1alpha1.CoderControlPlane)
 	all := framework.ReferencesOf(resources.ControlPlane(cp, resources.Cluster{}))
 	secret := func(name string) {
 		all = append(all, resources.Reference{Kind: resources.KindSecret, Name: name})
@@ -151,20 +149,14 @@ func recheck(s *scope) time.Duration {
 	return after
 }
 
-// Names of the control plane's own steps.
+// Names of the control plane's own steps that others need or read.
 const (
 	stepCoder   = "coder"
 	stepAccess  = "operator access"
-	stepKeep    = "service until revocation"
 	stepRevoke  = "revocation"
-	stepLicense = "license"
-	stepPrefix  = "object name prefix"
-	stepMirror  = "first read of the mirror"
 	stepShared  = "shared database"
-	stepVersion = "version"
 	stepRestore = "restore"
 	stepUpgrade = "upgrade"
-	stepAdvance = "progress of the upgrade"
 	stepResume  = "pods of a stopped upgrade"
 )
 
@@ -181,21 +173,21 @@ func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 	}
 	begin := append(r.kit.Begin(&s.Pass),
 		framework.NewStep(stepShared, s, r.findSharedDatabase, framework.StepFinalizer),
-		framework.NewStep(stepVersion, s, decideVersion, framework.StepFinalizer, stepShared),
+		framework.NewStep("version", s, decideVersion, framework.StepFinalizer, stepShared),
 		framework.NewStep(stepUpgrade, s, r.planUpgrade, framework.StepFinalizer, stepShared),
 		framework.NewStep(stepRestore, s, r.restoreDatabase, framework.StepFinalizer, stepUpgrade))
 	shared := r.kit.Steps(&s.Pass, stepRestore, stepUpgrade)
-	advance := framework.NewStep(stepAdvance, s, r.advanceUpgrade, stepUpgrade, framework.StepDeployment)
+	advance := framework.NewStep("progress of the upgrade", s, r.advanceUpgrade, stepUpgrade, framework.StepDeployment)
 	if s.accessDisabled() {
-		return slices.Concat(begin, []framework.Step{framework.NewStep(stepKeep, s, r.keepService)}, shared,
+		return slices.Concat(begin, []framework.Step{framework.NewStep("service until revocation", s, r.keepService)}, shared,
 			[]framework.Step{framework.NewStep(stepRevoke, s, r.revokeDisabled, framework.StepService), advance})
 	}
 	return append(slices.Concat(begin, shared),
-		framework.NewStep(stepPrefix, s, r.decidePrefix, framework.StepFinalizer),
-		framework.NewStep(stepMirror, s, r.readMirror, framework.StepFinalizer),
+		framework.NewStep("object name prefix", s, r.decidePrefix, framework.StepFinalizer),
+		framework.NewStep("first read of the mirror", s, r.readMirror, framework.StepFinalizer),
 		framework.NewStep(stepCoder, s, r.askCoder, framework.StepDeployment, framework.StepService),
 		framework.NewStep(stepAccess, s, r.ensureAccess, stepCoder),
-		framework.NewStep(stepLicense, s, r.ensureLicense, stepAccess),
+		framework.NewStep("license", s, r.ensureLicense, stepAccess),
 		advance,
 	)
 }

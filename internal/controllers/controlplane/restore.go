@@ -21,7 +21,6 @@ import (
 )
 
 const (
-	restoreSuffix = "-restore"
 	// annotationGeneration on the Job of a restore is the generation of the control plane for which it
 	// was created.
 	annotationGeneration = "coder.com/generation"
@@ -73,10 +72,7 @@ func (r *Reconciler) restoreDatabase(ctx context.Context, s *scope) error {
 
 // restoreSource returns the backup of the spec, or nil.
 func (s *scope) restoreSource() *coderv1alpha1.RestoreSpec {
-	if s.cp.Spec.Bootstrap == nil {
-		return nil
-	}
-	return s.cp.Spec.Bootstrap.FromBackup
+	return ptr.Deref(s.cp.Spec.Bootstrap, coderv1alpha1.BootstrapSpec{}).FromBackup
 }
 
 // sourceName returns what status.restore.backup is after a restore. A rule of CoderControlPlane computes it too.
@@ -107,7 +103,7 @@ func (s *scope) otherDatabase() bool {
 }
 
 func (s *scope) restoreJobName() string {
-	return coderv1alpha1.SuffixedName(s.cp.Name, restoreSuffix)
+	return coderv1alpha1.SuffixedName(s.cp.Name, "-restore")
 }
 
 // restoreJob returns the Job that restores a backup, or a Stop if the backup cannot be restored yet.
@@ -181,19 +177,6 @@ func (r *Reconciler) completeBackup(ctx context.Context, namespace, name string)
 	return backup, nil
 }
 
-// setRestore records a restore that is complete.
-func setRestore(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
-	run := s.restore
-	if run == nil || run.Ended != batchv1.JobComplete || restored(status, s.restoreSource()) {
-		return
-	}
-	from := s.restoreSource()
-	status.Restore = &coderv1alpha1.RestoreStatus{
-		Backup: sourceName(from), CompletedAt: run.Job.Status.CompletionTime.DeepCopy(),
-		CoderVersion: run.Result["coderVersion"], SchemaVersion: resources.ResultNumber(run.Result, "schemaVersion"),
-	}
-}
-
 // databaseRestored returns a condition if the spec asks for a restore.
 func databaseRestored(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *metav1.Condition {
 	const kind = coderv1alpha1.ConditionDatabaseRestored
@@ -219,10 +202,4 @@ func databaseRestored(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *
 		return no(run.Trouble.Reason, run.Trouble.Message)
 	}
 	return no(coderv1alpha1.ReasonRestoreRunning, fmt.Sprintf("Job %q restores the database", s.restoreJobName()))
-}
-
-// restoreStalled reports whether a user must act before the restore can go on.
-func restoreStalled(s *scope) bool {
-	stop := ensure.Stopped(s.Outcome.Failed[stepRestore])
-	return stop != nil && stop.State == ensure.Failed
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -40,7 +41,13 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 		status.Image = image
 	}
 	status.ObjectNamePrefix = s.prefix
-	setRestore(s, &status)
+	from := s.restoreSource()
+	if run := s.restore; run != nil && run.Ended == batchv1.JobComplete && !restored(&status, from) {
+		status.Restore = &coderv1alpha1.RestoreStatus{
+			Backup: sourceName(from), CompletedAt: run.Job.Status.CompletionTime.DeepCopy(),
+			CoderVersion: run.Result["coderVersion"], SchemaVersion: resources.ResultNumber(run.Result, "schemaVersion"),
+		}
+	}
 	status.Upgrade = s.upgrade
 	// With StoppedAt, it is that of an earlier attempt.
 	if u := s.upgrade; u != nil && (u.Phase == coderv1alpha1.UpgradeStoppingProvisioners || u.Phase == coderv1alpha1.UpgradeStopping) &&
@@ -54,7 +61,7 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	}
 	status.IncompleteObjects = s.incomplete
 	setLicense(s, &status)
-	status.WorkloadStatus = s.Status(summary(s, partsOf(s, &status)))
+	status.WorkloadStatus = s.Status(summary(s, &status))
 	return status
 }
 
@@ -71,19 +78,27 @@ func runningImage(s *scope) string {
 	return resources.ImageOf(s.Workload, &d.Spec.Template)
 }
 
-func summary(s *scope, parts []metav1.Condition) framework.Summary {
+func summary(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) framework.Summary {
 	sum := framework.Summary{
-		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionDatabaseExclusive,
-			coderv1alpha1.ConditionVersionSupported),
-		Works: "Coder runs, and the operator has access to it",
-		Stalled: func(part *metav1.Condition) bool {
-			return part.Reason == coderv1alpha1.ReasonDatabaseMissing || part.Reason == coderv1alpha1.ReasonDatabaseSchemaNewer ||
-				part.Type == coderv1alpha1.ConditionVersionAllowed && !s.versionComes ||
-				part.Type == coderv1alpha1.ConditionUpgraded && s.upgradeStalled() ||
-				part.Type == coderv1alpha1.ConditionDatabaseRestored && restoreStalled(s) ||
-				part.Type == coderv1alpha1.ConditionOperatorAccess && s.access != nil && s.access.State == ensure.Failed ||
-				part.Type == coderv1alpha1.ConditionLicenseApplied && licenseStalled(s)
+		Works: "Coder runs, and the operator has access to it", Stalled: s.stalled,
+		Beside: []string{
+			coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionDatabaseExclusive, coderv1alpha1.ConditionVersionSupported,
 		},
+	}
+	switch {
+	case framework.InvalidName(&s.Pass) != "":
+		sum.Parts = []metav1.Condition{s.ResourcesApplied()}
+	case !s.Deleting():
+		// A condition may depend on those before it.
+		sum.Parts = framework.Parts(
+			databaseRestored(s, status), new(s.ResourcesApplied()), versionAllowed(s), s.upgraded(), versionSupported(s, status),
+			new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)), s.databaseExclusive(),
+			licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported(),
+		)
+	}
+	if result := s.license.result; !s.licenseAsked() || result != nil && result.Reason == coderv1alpha1.ReasonNotSupported {
+		// A Coder that does not support licenses works as well as it can, and a retry would not change that.
+		sum.Beside = append(sum.Beside, coderv1alpha1.ConditionLicenseApplied)
 	}
 	if s.accessDisabled() {
 		sum.Works = "Coder runs; spec.operatorAccess.disabled is set, so the operator does not call it"
@@ -96,6 +111,29 @@ func summary(s *scope, parts []metav1.Condition) framework.Summary {
 		sum.Deleting = framework.UntilDeleted("its token is revoked in Coder", err.Error())
 	}
 	return sum
+}
+
+// stalled reports whether a user must act.
+func (s *scope) stalled(part *metav1.Condition) bool {
+	if part.Reason == coderv1alpha1.ReasonDatabaseMissing || part.Reason == coderv1alpha1.ReasonDatabaseSchemaNewer {
+		return true
+	}
+	switch part.Type {
+	case coderv1alpha1.ConditionVersionAllowed:
+		return !s.versionComes
+	case coderv1alpha1.ConditionUpgraded:
+		u := s.upgrade
+		return s.upgradeProblem != nil || u != nil && (u.FinishedAt != nil || u.Phase == coderv1alpha1.UpgradeWaitingForBackup || s.revertTrouble() != nil)
+	case coderv1alpha1.ConditionDatabaseRestored:
+		stop := ensure.Stopped(s.Outcome.Failed[stepRestore])
+		return stop != nil && stop.State == ensure.Failed
+	case coderv1alpha1.ConditionOperatorAccess:
+		return s.access != nil && s.access.State == ensure.Failed
+	case coderv1alpha1.ConditionLicenseApplied:
+		result := s.license.result
+		return s.accessDisabled() || s.license.missing == nil && result != nil && result.State == ensure.Failed
+	}
+	return false
 }
 
 // setToken writes the state of the token to the status. If Coder does not answer, a token that it
@@ -131,19 +169,6 @@ func setEverServed(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	case before.EverServed == nil && (before.ObjectNamePrefix == nil || before.Version == ""):
 		status.EverServed = ptr.To(false)
 	}
-}
-
-// partsOf returns the conditions from which Ready is derived, and those that do not affect it. A
-// condition may depend on those before it.
-func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.Condition {
-	if framework.InvalidName(&s.Pass) != "" {
-		return []metav1.Condition{s.ResourcesApplied()}
-	}
-	if s.Deleting() {
-		return nil
-	}
-	return framework.Parts(databaseRestored(s, status), new(s.ResourcesApplied()), versionAllowed(s), s.upgraded(), versionSupported(s, status), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
-		s.databaseExclusive(), licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported())
 }
 
 func coderReachable(s *scope) metav1.Condition {

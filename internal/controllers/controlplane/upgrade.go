@@ -478,12 +478,6 @@ func (r *Reconciler) verifySchema(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// upgradeStalled reports whether a user must act before the upgrade can go on.
-func (s *scope) upgradeStalled() bool {
-	u := s.upgrade
-	return s.upgradeProblem != nil || u != nil && (u.FinishedAt != nil || u.Phase == coderv1alpha1.UpgradeWaitingForBackup || s.revertTrouble() != nil)
-}
-
 // revertTrouble returns why the old image does not start again, or nil.
 func (s *scope) revertTrouble() *framework.Problem {
 	if s.upgrade.Phase != coderv1alpha1.UpgradeReverting || !s.phaseLasted(upgradePatience) {

@@ -31,8 +31,8 @@ type Answer struct {
 
 // Stop returns the Stop for an error of Coder. It returns other errors unchanged.
 func (a Answers) Stop(err error) error {
-	var own *coderd.Error
-	if !errors.As(err, &own) {
+	own, ok := errors.AsType[*coderd.Error](err)
+	if !ok {
 		return err
 	}
 	for _, c := range []struct {

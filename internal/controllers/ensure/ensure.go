@@ -118,10 +118,7 @@ func Unavailable(reason string, after time.Duration, format string, args ...any)
 
 // Stopped returns the Stop in the chain of err, or nil.
 func Stopped(err error) *Stop {
-	var s *Stop
-	if !errors.As(err, &s) {
-		return nil
-	}
+	s, _ := errors.AsType[*Stop](err)
 	return s
 }
 

@@ -34,13 +34,10 @@ type Secrets struct {
 // CheckOwner returns a Stop if the owner is being deleted or gone. A stale cache may still contain it.
 // No later pass would remove what is created in Coder for such an owner.
 func (s Secrets) CheckOwner(ctx context.Context) error {
-	kind, err := apiutil.GVKForObject(s.Owner, s.Client.Scheme())
-	if err != nil {
-		return fmt.Errorf("bug: %w", err)
-	}
+	kind, _ := apiutil.GVKForObject(s.Owner, s.Client.Scheme())
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(kind)
-	err = s.Client.Get(ctx, client.ObjectKeyFromObject(s.Owner), live)
+	err := s.Client.Get(ctx, client.ObjectKeyFromObject(s.Owner), live)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading %s %q: %w", s.Kind, s.Owner.GetName(), err)
 	}

@@ -40,11 +40,9 @@ func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
 	// Services and policies can select by label values only. With an empty selector they would
 	// select every pod of the namespace.
 	if s := d.Spec.Selector; s != nil && (len(s.MatchLabels) == 0 || len(s.MatchExpressions) > 0) {
-		found, ended := waitingProblem(coderv1alpha1.ReasonNotOwned, fmt.Sprintf(
+		return p.failed(waitingProblem(coderv1alpha1.ReasonNotOwned, fmt.Sprintf(
 			"Deployment %q cannot be taken over, because its selector is not made of matchLabels alone; delete one of the two, "+
-				"or remove the annotation %s", d.Name, coderv1alpha1.AnnotationAdopt))
-		p.Problems = append(p.Problems, *found)
-		return ended
+				"or remove the annotation %s", d.Name, coderv1alpha1.AnnotationAdopt)))
 	}
 	p.Current, p.Workload.Live = d, d.Spec.Template.DeepCopy()
 	p.Workload.Adopted = resources.AdoptedFrom(p.Workload, d)

@@ -24,8 +24,8 @@ func (t *Toolkit) MayBackUp(ctx context.Context, obj client.Object, template *co
 	}
 	create := rbacv1.PolicyRule{APIGroups: []string{upgrade.CloudNativePGBackup.Group}, Resources: []string{"backups"}, Verbs: []string{"create"}}
 	err := t.CheckAuthor(ctx, obj, author.Grant{Field: "spec", Namespace: obj.GetNamespace(), Rules: []rbacv1.PolicyRule{create}})
-	var refused *author.RefusedError
-	if !errors.As(err, &refused) {
+	refused, ok := errors.AsType[*author.RefusedError](err)
+	if !ok {
 		return err
 	}
 	reason := coderv1alpha1.ReasonAuthorForbidden

@@ -45,7 +45,7 @@ func (t *Toolkit) Steps(p *Pass, needs ...string) []Step {
 
 func (t *Toolkit) applyServiceAccount(ctx context.Context, p *Pass) error {
 	if account := resources.ServiceAccount(p.Workload); account != nil {
-		return t.applyChild(ctx, p, account)
+		return p.failed(t.apply(ctx, p, account))
 	}
 	// A ServiceAccount that the operator created stays, and is adopted if the spec asks for it again.
 	handOver := map[string]string{coderv1alpha1.AnnotationAdopt: p.adoptValue()}
@@ -73,9 +73,7 @@ func (t *Toolkit) applyDeployment(ctx context.Context, p *Pass) error {
 		}
 		return ensure.Waits(coderv1alpha1.ReasonReconciling, ConflictInterval, "the strategy of Deployment %q has changed", d.Name)
 	}
-	if found != nil {
-		p.Problems = append(p.Problems, *found)
-	}
+	err = p.failed(found, err)
 	p.DeploymentForeign = isNotOwned(err)
 	if err == nil {
 		p.Deployment = d
@@ -88,7 +86,7 @@ func (t *Toolkit) applyService(ctx context.Context, p *Pass) error {
 	if service == nil {
 		return nil
 	}
-	err := t.applyChild(ctx, p, service)
+	err := p.failed(t.apply(ctx, p, service))
 	p.ServiceForeign = isNotOwned(err)
 	return err
 }
@@ -101,7 +99,7 @@ func applyBuilt[T interface {
 	return func(ctx context.Context, p *Pass) error {
 		var none T
 		if desired := build(p.Workload); desired != none {
-			return t.applyChild(ctx, p, desired)
+			return p.failed(t.apply(ctx, p, desired))
 		}
 		return nil
 	}
@@ -151,15 +149,6 @@ func (t *Toolkit) kindMissing(p *Pass, desired client.Object, kind schema.GroupV
 		"which the operator detects without a restart, or remove the field", kind.GroupVersion(), kind.Kind, field, software)}
 }
 
-// applyChild applies an object like apply, and records the problem in p.Problems.
-func (t *Toolkit) applyChild(ctx context.Context, p *Pass, desired client.Object) error {
-	found, ended := t.apply(ctx, p, desired)
-	if found != nil {
-		p.Problems = append(p.Problems, *found)
-	}
-	return ended
-}
-
 // apply applies an object in the owner's namespace, and keeps StepPrune from deleting it. It returns
 // the problem to report for a failure, and the error with which the step ends. Afterwards desired
 // holds the object as the API server returned it.
@@ -199,13 +188,11 @@ func OptionalChildren() map[schema.GroupVersionKind]client.Object {
 func (t *Toolkit) controlledBy(p *Pass) apply.Claim {
 	// An owner that is being deleted or does not exist adopts nothing.
 	confirm := func(ctx context.Context) error {
-		kind, err := apiutil.GVKForObject(p.Object, t.Client.Scheme())
-		if err != nil {
-			return fmt.Errorf("bug: %w", err)
-		}
+		// The scheme has all kinds.
+		kind, _ := apiutil.GVKForObject(p.Object, t.Client.Scheme())
 		live := &metav1.PartialObjectMetadata{}
 		live.SetGroupVersionKind(kind)
-		err = t.Live.Get(ctx, client.ObjectKeyFromObject(p.Object), live)
+		err := t.Live.Get(ctx, client.ObjectKeyFromObject(p.Object), live)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading %s %q before it adopts: %w", kind.Kind, p.Object.GetName(), err)
 		}

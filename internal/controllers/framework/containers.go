@@ -8,8 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -90,24 +88,6 @@ type LogRequest struct {
 	Previous bool
 	// Since leaves out older lines. 0 means all.
 	Since time.Duration
-}
-
-// podLogs returns a function that reads logs from the API server.
-func podLogs(clientset kubernetes.Interface) func(context.Context, LogRequest) (string, error) {
-	return func(ctx context.Context, request LogRequest) (string, error) {
-		options := &corev1.PodLogOptions{
-			Container: request.Container, Previous: request.Previous,
-			TailLines: ptr.To[int64](60), LimitBytes: ptr.To[int64](64 * 1024),
-		}
-		if request.Since > 0 {
-			options.SinceSeconds = ptr.To(int64(request.Since.Seconds()))
-		}
-		text, err := clientset.CoreV1().Pods(request.Namespace).GetLogs(request.Pod, options).DoRaw(ctx)
-		if err != nil {
-			return "", fmt.Errorf("reading the log of container %q: %w", request.Container, err)
-		}
-		return string(text), nil
-	}
 }
 
 // longestQuote is the maximum length of a quoted text in a condition.

@@ -12,12 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
 )
 
-const (
-	// actionReconcile is the action of every Event.
-	actionReconcile = "Reconcile"
-	// longestNote is the maximum length of an Event's note that the API server accepts, in bytes.
-	longestNote = 1024
-)
+// longestNote is the maximum length of an Event's note that the API server accepts, in bytes.
+const longestNote = 1024
 
 // quiet reports whether a reason belongs to a transient state, for which no Event is recorded.
 func quiet(reason string) bool {
@@ -84,5 +80,5 @@ func (t *Toolkit) Tell(p *Pass, eventType, reason, note string) {
 	if len(note) > longestNote {
 		note = strings.ToValidUTF8(note[:longestNote], "")
 	}
-	t.Recorder.Eventf(p.Object, nil, eventType, reason, actionReconcile, "%s", note)
+	t.Recorder.Eventf(p.Object, nil, eventType, reason, "Reconcile", "%s", note)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,18 +65,21 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 			t.Metrics.BecameReady(p.Kind.Name, took)
 		}
 	}
-	if equality.Semantic.DeepEqual(base, p.Object) {
-		if t.Behind(p) {
-			return errBehind
-		}
-		t.versions.note(p)
-		return nil
+	changed := !equality.Semantic.DeepEqual(base, p.Object)
+	if !changed && t.Behind(p) {
+		return errBehind
 	}
 	written := *next.DeepCopy()
-	if err := t.Client.Status().Patch(ctx, p.Object, LockedPatch(base)); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
+	if changed {
+		if err := t.Client.Status().Patch(ctx, p.Object, LockedPatch(base)); err != nil {
+			return fmt.Errorf("writing the status: %w", err)
+		}
 	}
-	t.versions.note(p)
+	version := recorded{uid: p.Object.GetUID(), resource: p.Object.GetResourceVersion()}
+	t.versions.Store(versionKey(p.Kind, client.ObjectKeyFromObject(p.Object)), version)
+	if !changed {
+		return nil
+	}
 	if ready != nil {
 		log.FromContext(ctx).Info("Wrote the status", "ready", ready.Status, "reason", ready.Reason)
 	}
@@ -85,10 +87,19 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 	return nil
 }
 
+// Read reads the object of a pass, and reports whether it exists.
+func (t *Toolkit) Read(ctx context.Context, kind Kind, req ctrl.Request, obj client.Object) (bool, error) {
+	err := t.Client.Get(ctx, req.NamespacedName, obj)
+	if apierrors.IsNotFound(err) {
+		t.Gone(kind, req.NamespacedName)
+	}
+	return err == nil, client.IgnoreNotFound(err)
+}
+
 // Gone drops the state and the metrics of an object that no longer exists.
 func (t *Toolkit) Gone(kind Kind, key client.ObjectKey) {
 	t.Metrics.Forget(kind.Name, key.Namespace, key.Name)
-	t.versions.Delete(versionKey{kind: kind.Name, name: key})
+	t.versions.Delete(versionKey(kind, key))
 }
 
 // Settled converts errors that resolve without any action into a wait.
@@ -112,30 +123,10 @@ func LockedPatch(base client.Object) client.Patch {
 // status of that object may be outdated although it matches the result of the pass.
 var errBehind = errors.New("the cache does not have the status that was written last")
 
-// versions remembers the resource version of each object at the end of the last pass over it. A
-// stale cache may return an older version to the next pass. If the status of that version happens
-// to match the result of the pass, nothing would be written, although the status in the cluster
-// differs. No watch reports a change of the status, so no later pass would correct it.
-type versions struct{ sync.Map }
-
-type versionKey struct {
-	kind string
-	name types.NamespacedName
-}
-
-type recorded struct {
-	uid      types.UID
-	resource string
-}
-
-func (v *versions) note(p *Pass) {
-	v.Store(versionKeyOf(p), recorded{uid: p.Object.GetUID(), resource: p.Object.GetResourceVersion()})
-}
-
 // Behind reports whether the pass read an older object than the one that was last written. Versions
 // that cannot be compared do not count as older.
 func (t *Toolkit) Behind(p *Pass) bool {
-	noted, _ := t.versions.Load(versionKeyOf(p))
+	noted, _ := t.versions.Load(versionKey(p.Kind, client.ObjectKeyFromObject(p.Object)))
 	known, ok := noted.(recorded)
 	if !ok || known.uid != p.Object.GetUID() {
 		return false
@@ -144,6 +135,10 @@ func (t *Toolkit) Behind(p *Pass) bool {
 	return err == nil && order < 0
 }
 
-func versionKeyOf(p *Pass) versionKey {
-	return versionKey{kind: p.Kind.Name, name: client.ObjectKeyFromObject(p.Object)}
+// recorded is a version of an object.
+type recorded struct {
+	uid      types.UID
+	resource string
 }
+
+func versionKey(kind Kind, key client.ObjectKey) string { return kind.Name + "/" + key.String() }

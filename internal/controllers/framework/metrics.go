@@ -33,18 +33,7 @@ type BackupMetrics struct {
 
 // NewMetrics creates the metrics and registers them.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
-	m := unregisteredMetrics()
-	return m, errors.Join(
-		collector.Register(registerer, &m.outcomes), collector.Register(registerer, &m.timeToReady),
-		collector.Register(registerer, &m.tokenExpiry), collector.Register(registerer, &m.licenseExpiry),
-		collector.Register(registerer, &m.ready),
-		collector.Register(registerer, &m.backups.completed), collector.Register(registerer, &m.backups.due),
-		collector.Register(registerer, &m.backups.duration), collector.Register(registerer, &m.backups.size),
-	)
-}
-
-func unregisteredMetrics() *Metrics {
-	return &Metrics{
+	m := &Metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_reconcile_outcomes_total",
 			Help: "Reconciliations, by kind and by the reason of the object's condition Ready afterwards.",
@@ -73,6 +62,13 @@ func unregisteredMetrics() *Metrics {
 			size:      backupGauge("size_bytes", "Size of the dump of the last complete backup of a schedule."),
 		},
 	}
+	return m, errors.Join(
+		collector.Register(registerer, &m.outcomes), collector.Register(registerer, &m.timeToReady),
+		collector.Register(registerer, &m.tokenExpiry), collector.Register(registerer, &m.licenseExpiry),
+		collector.Register(registerer, &m.ready),
+		collector.Register(registerer, &m.backups.completed), collector.Register(registerer, &m.backups.due),
+		collector.Register(registerer, &m.backups.duration), collector.Register(registerer, &m.backups.size),
+	)
 }
 
 func backupGauge(name, help string) *prometheus.GaugeVec {

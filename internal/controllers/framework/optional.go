@@ -95,7 +95,16 @@ func (o *OptionalKinds) look(ctx context.Context) bool {
 		}
 		there, err := o.serves(kind)
 		if err == nil && there {
-			err = o.appear(ctx, kind)
+			for _, do := range o.set(kind, true) {
+				if err = do(ctx, kind); err != nil {
+					// The kind counts as missing, so that all are called again.
+					o.set(kind, false)
+					break
+				}
+			}
+		}
+		if err == nil && there {
+			log.FromContext(ctx).Info("The cluster serves an optional kind", "kind", kind.Kind)
 		}
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Could not check whether an optional kind is installed; retrying", "kind", kind.Kind)
@@ -103,19 +112,6 @@ func (o *OptionalKinds) look(ctx context.Context) bool {
 		all = all && there && err == nil
 	}
 	return all
-}
-
-// appear marks a kind as present and calls the registered functions. If a call fails, the kind counts
-// as missing, so that all are called again.
-func (o *OptionalKinds) appear(ctx context.Context, kind schema.GroupVersionKind) error {
-	for _, do := range o.set(kind, true) {
-		if err := do(ctx, kind); err != nil {
-			o.set(kind, false)
-			return err
-		}
-	}
-	log.FromContext(ctx).Info("The cluster serves an optional kind", "kind", kind.Kind)
-	return nil
 }
 
 // set records whether a kind is present, and returns the registered functions.

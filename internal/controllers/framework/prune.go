@@ -49,11 +49,7 @@ func (p *Pass) pruned(err error) error {
 	if err == nil {
 		return nil
 	}
-	found, ended := applyTrouble(err)
-	if found != nil {
-		p.Problems = append(p.Problems, *found)
-	}
-	return ended
+	return p.failed(applyTrouble(err))
 }
 
 // ending collects the errors of a step that does several things. An error that must be retried with
@@ -91,10 +87,7 @@ func (t *Toolkit) childName(obj client.Object) string {
 }
 
 func (t *Toolkit) kindOf(obj runtime.Object) string {
-	kind, err := apiutil.GVKForObject(obj, t.Client.Scheme())
-	if err != nil {
-		return fmt.Sprintf("%T", obj)
-	}
+	kind, _ := apiutil.GVKForObject(obj, t.Client.Scheme())
 	return kind.Kind
 }
 
@@ -107,10 +100,7 @@ func (t *Toolkit) owned(ctx context.Context, p *Pass, reader client.Reader, kind
 }
 
 func (t *Toolkit) list(ctx context.Context, reader client.Reader, kind client.Object, opts ...client.ListOption) ([]client.Object, error) {
-	gvk, err := apiutil.GVKForObject(kind, t.Client.Scheme())
-	if err != nil {
-		return nil, fmt.Errorf("bug: %w", err)
-	}
+	gvk, _ := apiutil.GVKForObject(kind, t.Client.Scheme())
 	made, err := t.Client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
 		return nil, fmt.Errorf("bug: %w", err)

@@ -231,28 +231,22 @@ func (t *Toolkit) contentOf(ctx context.Context, p *Pass, kind, name string) (co
 }
 
 func (t *Toolkit) readContent(ctx context.Context, kind string, key client.ObjectKey) (content, error) {
-	known := content{keys: map[string][sha256.Size]byte{}}
+	secret, configMap := &corev1.Secret{}, &corev1.ConfigMap{}
+	var obj client.Object = secret
 	if kind == resources.KindConfigMap {
-		configMap := &corev1.ConfigMap{}
-		if err := t.Live.Get(ctx, key, configMap); err != nil {
-			return content{}, client.IgnoreNotFound(err)
-		}
-		known.version = configMap.ResourceVersion
-		for key, value := range configMap.Data {
-			known.keys[key] = sha256.Sum256([]byte(value))
-		}
-		for key, value := range configMap.BinaryData {
-			known.keys[key] = sha256.Sum256(value)
-		}
-		return known, nil
+		obj = configMap
 	}
-	secret := &corev1.Secret{}
-	if err := t.Live.Get(ctx, key, secret); err != nil {
+	if err := t.Live.Get(ctx, key, obj); err != nil {
 		return content{}, client.IgnoreNotFound(err)
 	}
-	known.version = secret.ResourceVersion
-	for key, value := range secret.Data {
-		known.keys[key] = sha256.Sum256(value)
+	known := content{version: obj.GetResourceVersion(), keys: map[string][sha256.Size]byte{}}
+	for _, data := range []map[string][]byte{secret.Data, configMap.BinaryData} {
+		for key, value := range data {
+			known.keys[key] = sha256.Sum256(value)
+		}
+	}
+	for key, value := range configMap.Data {
+		known.keys[key] = sha256.Sum256([]byte(value))
 	}
 	return known, nil
 }

@@ -39,9 +39,6 @@ const (
 	// IndexControlPlane is the name of the index of custom resources by the control plane that they
 	// name.
 	IndexControlPlane = ".spec.controlPlaneRef.name"
-
-	shortestBackoff = 500 * time.Millisecond
-	longestBackoff  = 30 * time.Second
 )
 
 // Registration describes the controller of a kind to SetUp.
@@ -80,9 +77,9 @@ func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(t.whoseContent(r, resources.KindSecret))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(t.whoseContent(r, resources.KindConfigMap))).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: concurrency,
+			MaxConcurrentReconciles: 8,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-				shortestBackoff, longestBackoff),
+				500*time.Millisecond, 30*time.Second),
 		})
 	for _, child := range Children() {
 		b = b.Owns(child)

@@ -6,12 +6,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -28,8 +31,6 @@ import (
 const (
 	// fieldOwner is the name of the operator in the managed fields of its objects.
 	fieldOwner = "coder-k8s"
-	// concurrency is the number of objects of a kind that are reconciled concurrently.
-	concurrency = 8
 
 	// RestInterval is the time until the next pass over an object that works. Watches report all
 	// changes in the cluster. This interval is for changes that no watch reports.
@@ -43,8 +44,6 @@ const (
 	ConflictInterval = time.Second
 	// terminatingInterval is the time to wait for an object that is being deleted.
 	terminatingInterval = 5 * time.Second
-
-	recorderName = "coder-k8s"
 )
 
 // KindSet reports which kinds the cluster serves.
@@ -90,9 +89,13 @@ type Toolkit struct {
 	Options
 
 	// contents are the contents of each object, by its uid.
-	contents  sync.Map
-	starts    starts
-	versions  versions
+	contents sync.Map
+	starts   starts
+	// versions remembers the resource version of each object at the end of the last pass over it. A
+	// stale cache may return an older version to the next pass. If the status of that version happens
+	// to match the result of the pass, nothing would be written, although the status in the cluster
+	// differs. No watch reports a change of the status, so no later pass would correct it.
+	versions  sync.Map
 	orphaning orphaning
 }
 
@@ -102,14 +105,28 @@ func New(mgr manager.Manager, options Options) (*Toolkit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for logs: %w", err)
 	}
-	options.Logs, options.Metadata = podLogs(clientset), mgr.GetCache()
+	options.Metadata = mgr.GetCache()
+	options.Logs = func(ctx context.Context, request LogRequest) (string, error) {
+		read := &corev1.PodLogOptions{
+			Container: request.Container, Previous: request.Previous,
+			TailLines: ptr.To[int64](60), LimitBytes: ptr.To[int64](64 * 1024),
+		}
+		if request.Since > 0 {
+			read.SinceSeconds = ptr.To(int64(request.Since.Seconds()))
+		}
+		text, err := clientset.CoreV1().Pods(request.Namespace).GetLogs(request.Pod, read).DoRaw(ctx)
+		if err != nil {
+			return "", fmt.Errorf("reading the log of container %q: %w", request.Container, err)
+		}
+		return string(text), nil
+	}
 	uncached, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making a client without a cache: %w", err)
 	}
-	t := NewWith(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(recorderName), options)
+	t := NewWith(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("coder-k8s"), options)
 	t.Uncached = uncached
 	return t, nil
 }
@@ -126,13 +143,14 @@ func NewWith(c client.Client, live client.Reader, recorder events.EventRecorder,
 		options.Clock = clock.RealClock{}
 	}
 	if options.Optional == nil {
-		options.Optional = noKinds{}
+		options.Optional = &OptionalKinds{}
 	}
 	if options.CheckAuthor == nil {
 		options.CheckAuthor = author.Checker{Client: c}.Check
 	}
 	if options.Metrics == nil {
-		options.Metrics = unregisteredMetrics()
+		// A new registry registers everything.
+		options.Metrics, _ = NewMetrics(prometheus.NewRegistry())
 	}
 	if options.NewClient == nil {
 		options.NewClient = coderd.New
@@ -150,10 +168,6 @@ func (t *Toolkit) NewPass(kind Kind, obj client.Object, status *coderv1alpha1.Wo
 	t.orphaning.note(obj)
 	return p
 }
-
-type noKinds struct{}
-
-func (noKinds) Has(schema.GroupVersionKind) bool { return false }
 
 // starts remembers, by uid, when work on a generation began, to measure the time until the object is
 // ready.

@@ -69,11 +69,20 @@ func (r *Reconciler) ensureKey(ctx context.Context, s *scope) error {
 		return nil
 	}
 	request := r.keyRequest(s)
-	refused, err := r.duplicate(ctx, s)
-	if err != nil {
-		return err
+	if s.cp != nil {
+		others, err := r.sharing(ctx, s.cr)
+		if err != nil {
+			return err
+		}
+		for i := range others {
+			if other := &others[i]; resources.MakesKey(other) && framework.Older(other, s.cr) {
+				request.Refused = ensure.Fails(coderv1alpha1.ReasonDuplicateKeyName, 0,
+					"CoderProvisioner %q is older and has the key %q of this organization; choose another spec.key.name, or delete one of the two",
+					other.Name, resources.KeyName(s.cr))
+				break
+			}
+		}
 	}
-	request.Refused = refused
 	d, err := s.OwnDeployment(ctx, r.kit.Client)
 	if err != nil {
 		return err
@@ -91,22 +100,6 @@ func (r *Reconciler) ensureKey(ctx context.Context, s *scope) error {
 	}
 	// Otherwise the pods are rolled twice for a new key, because the checksum of the Secret changes later.
 	return r.kit.WaitForCache(ctx, s.cr.Namespace, s.key.SecretRef.Name, s.key.SecretVersion)
-}
-
-// duplicate returns a Stop if an older provisioner has the key of the same name.
-func (r *Reconciler) duplicate(ctx context.Context, s *scope) (*ensure.Stop, error) {
-	if s.cp == nil {
-		return nil, nil
-	}
-	others, err := r.sharing(ctx, s.cr)
-	for i := range others {
-		if other := &others[i]; resources.MakesKey(other) && framework.Older(other, s.cr) {
-			return ensure.Fails(coderv1alpha1.ReasonDuplicateKeyName, 0,
-				"CoderProvisioner %q is older and has the key %q of this organization; choose another spec.key.name, or delete one of the two",
-				other.Name, resources.KeyName(s.cr)), nil
-		}
-	}
-	return nil, err
 }
 
 // sharing returns the other provisioners that want the same key of the same control plane.

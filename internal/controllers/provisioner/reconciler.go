@@ -6,9 +6,7 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
@@ -27,11 +25,8 @@ func kind() framework.Kind {
 // Reconcile runs one pass.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cr := &coderv1alpha1.CoderProvisioner{}
-	if err := r.kit.Client.Get(ctx, req.NamespacedName, cr); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.kit.Gone(kind(), req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if found, err := r.kit.Read(ctx, kind(), req, cr); !found {
+		return ctrl.Result{}, err
 	}
 	s := &scope{cr: cr}
 	s.inputs.Cluster = r.kit.Cluster
@@ -44,13 +39,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}, ensure.Sooner(framework.RestInterval, ensure.Sooner(s.held, ensure.Sooner(s.key.RequeueAfter, s.replaced.RequeueAfter))))
 }
 
-// Names of the steps in addition to those of package framework.
+// Names of the steps that others need, in addition to those of package framework.
 const (
 	stepControlPlane = "control plane"
 	stepKey          = "key"
 	stepInputs       = "inputs"
-	stepReplaced     = "replaced keys"
-	stepResume       = "pods of a lost upgrade"
 	stepStop         = "stop"
 	stepWithdraw     = "withdrawal"
 )
@@ -70,12 +63,12 @@ func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 		r.kit.Begin(&s.Pass),
 		[]framework.Step{
 			framework.NewStep(stepControlPlane, s, r.findControlPlane, framework.StepFinalizer),
-			framework.NewStep(stepResume, s, r.resumeAbandoned, stepControlPlane),
+			framework.NewStep("pods of a lost upgrade", s, r.resumeAbandoned, stepControlPlane),
 			framework.NewStep(stepKey, s, r.ensureKey, stepControlPlane),
 			framework.NewStep(stepInputs, s, r.gatherInputs, stepKey),
 		},
 		r.kit.Steps(&s.Pass, stepInputs),
-		[]framework.Step{framework.NewStep(stepReplaced, s, r.dropReplaced, framework.StepDeployment)},
+		[]framework.Step{framework.NewStep("replaced keys", s, r.dropReplaced, framework.StepDeployment)},
 	)
 }
 

@@ -59,28 +59,19 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 }
 
 func references(obj client.Object) []resources.Reference {
-	cr, ok := obj.(*coderv1alpha1.CoderProvisioner)
-	if !ok {
-		return nil
-	}
+	cr := obj.(*coderv1alpha1.CoderProvisioner)
 	return framework.ReferencesOf(resources.Provisioner(cr, resources.ProvisionerInputs{
 		KeySecret: &coderv1alpha1.ProvisionerKeySecretReference{Name: resources.KeySecretName(cr), Key: resources.KeySecretKey(cr)},
 	}))
 }
 
 func controlPlaneOf(obj client.Object) *coderv1alpha1.ControlPlaneReference {
-	if cr, ok := obj.(*coderv1alpha1.CoderProvisioner); ok {
-		return cr.Spec.ControlPlaneRef
-	}
-	return nil
+	return obj.(*coderv1alpha1.CoderProvisioner).Spec.ControlPlaneRef
 }
 
 // siblings returns requests for the provisioners that want the key that this one has, or had.
 func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcile.Request {
-	cr, ok := obj.(*coderv1alpha1.CoderProvisioner)
-	if !ok {
-		return nil
-	}
+	cr := obj.(*coderv1alpha1.CoderProvisioner)
 	others, err := r.sharing(ctx, cr)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Could not list the provisioners with the same key", "name", cr.Name)

@@ -12,9 +12,7 @@ import (
 )
 
 const (
-	adminJobRetries  = 3
-	adminJobDeadline = 300
-	adminJobSuffix   = "-create-admin"
+	adminJobSuffix = "-create-admin"
 
 	// adminJobPodName is the value of the name label on the pods of the admin Job. It differs from
 	// that of coderd's pods, so that the Service never sends requests to them.
@@ -27,28 +25,26 @@ const (
 func AdminJob(cp *coderv1alpha1.CoderControlPlane, w Workload, credentialsSecret string) *batchv1.Job {
 	pod, container := taskPod(cp, w)
 	container.Command = subcommand(container, serverCommand, "create-admin-user")
-	container.Args = argumentsOf(container.Args, flagDatabase, flagDatabaseAuth)
+	container.Args = argumentsOf(container.Args, flagDatabase, "--postgres-connection-auth")
 	container.Env = Overlaid(container.Env, []corev1.EnvVar{
 		FromSecret("CODER_USERNAME", credentialsSecret, coderv1alpha1.SecretKeyUsername),
 		FromSecret("CODER_EMAIL", credentialsSecret, coderv1alpha1.SecretKeyEmail),
 		FromSecret("CODER_PASSWORD", credentialsSecret, coderv1alpha1.SecretKeyPassword),
 	})
 	pod.Containers = []corev1.Container{container}
+	job := newJob(cp, coderv1alpha1.SuffixedName(cp.Name, adminJobSuffix), adminJobPodName, pod)
+	job.Labels = coderv1alpha1.ControlPlaneLabels(cp.Name)
+	job.Spec.BackoffLimit, job.Spec.ActiveDeadlineSeconds = ptr.To[int32](3), ptr.To[int64](300)
+	return job
+}
+
+// newJob returns a Job with a name label of its own, so that the Service never sends requests to its pods.
+func newJob(cp *coderv1alpha1.CoderControlPlane, name, podName string, pod corev1.PodSpec) *batchv1.Job {
+	labels := merged(coderv1alpha1.ControlPlaneLabels(cp.Name), map[string]string{coderv1alpha1.LabelName: podName})
 	return &batchv1.Job{
-		TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: coderv1alpha1.SuffixedName(cp.Name, adminJobSuffix), Namespace: cp.Namespace, Labels: coderv1alpha1.ControlPlaneLabels(cp.Name),
-		},
-		Spec: batchv1.JobSpec{
-			BackoffLimit:          ptr.To[int32](adminJobRetries),
-			ActiveDeadlineSeconds: ptr.To[int64](adminJobDeadline),
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: merged(coderv1alpha1.ControlPlaneLabels(cp.Name), map[string]string{
-					coderv1alpha1.LabelName: adminJobPodName,
-				})},
-				Spec: pod,
-			},
-		},
+		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: cp.Namespace, Labels: labels},
+		Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod}},
 	}
 }
 

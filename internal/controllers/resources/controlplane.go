@@ -15,14 +15,10 @@ import (
 const ControlPlaneContainer = "coder"
 
 const (
-	// controlPlaneGracePeriod is the time in seconds in which coderd can end the connections to
-	// workspaces.
-	controlPlaneGracePeriod = 60
 	// serverCommand is the subcommand of coder that serves. The entry point of the image runs it.
 	serverCommand = "server"
 
-	containerHTTPPort  = 8080
-	containerHTTPSPort = 8443
+	containerHTTPPort = 8080
 	// clusterPort is the port of the embedded NATS with which replicas connect to each other. Coder
 	// 2.38 uses it instead of PostgreSQL's notifications.
 	clusterPort = 6222
@@ -36,7 +32,7 @@ func ControlPlane(cp *coderv1alpha1.CoderControlPlane, cluster Cluster) Workload
 		env = append(env, FromSecret(coderv1alpha1.EnvDatabase, secret, key))
 	}
 	if ref := cp.Spec.ProvisionerPSKSecretRef; ref != nil {
-		env = append(env, FromSecret(envProvisionerPSK, ref.Name, cmp.Or(ref.Key, "psk")))
+		env = append(env, FromSecret("CODER_PROVISIONER_DAEMON_PSK", ref.Name, cmp.Or(ref.Key, "psk")))
 	}
 	account, hash := cmp.Or(cp.Spec.ServiceAccount.Name, cp.Name), Hash(cp.Namespace, cp.Name)
 	return Workload{
@@ -53,10 +49,10 @@ func ControlPlane(cp *coderv1alpha1.CoderControlPlane, cluster Cluster) Workload
 		Env:                env,
 		PeerPorts:          []int32{clusterPort},
 		ServiceAccountName: account,
-		GracePeriodSeconds: controlPlaneGracePeriod,
+		GracePeriodSeconds: 60, // In this time coderd ends the connections to workspaces.
 		Spec:               &cp.Spec.WorkloadSpec,
 		Serving: &Serving{
-			Spec: &cp.Spec.ServingSpec, HTTPPort: containerHTTPPort, HTTPSPort: containerHTTPSPort, ClusterHost: envClusterHost, Migrates: true,
+			Spec: &cp.Spec.ServingSpec, HTTPPort: containerHTTPPort, HTTPSPort: 8443, ClusterHost: envClusterHost, Migrates: true,
 			ClusterAccessURL: cp.Spec.EnvUseClusterAccessURL == nil || *cp.Spec.EnvUseClusterAccessURL,
 		},
 		Rights: &Rights{
@@ -75,11 +71,8 @@ func ControlPlane(cp *coderv1alpha1.CoderControlPlane, cluster Cluster) Workload
 }
 
 const (
-	envProvisionerPSK = "CODER_PROVISIONER_DAEMON_PSK"
-	envClusterHost    = "CODER_CLUSTER_HOST"
-
-	flagDatabase     = "--postgres-url"
-	flagDatabaseAuth = "--postgres-connection-auth"
+	envClusterHost = "CODER_CLUSTER_HOST"
+	flagDatabase   = "--postgres-url"
 )
 
 // DatabaseSecretOf returns the Secret and the key from which Coder's container of a pod template gets the URL of its

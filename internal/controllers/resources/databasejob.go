@@ -12,7 +12,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -35,7 +34,6 @@ const (
 const (
 	databaseContainer  = "postgresql"
 	databaseJobPodName = "coder-backup"
-	databaseJobRetries = 3
 	// ExitHopeless is the exit code of database.sh and of BucketCommand if another attempt would fail too.
 	ExitHopeless = 3
 
@@ -101,32 +99,30 @@ func DatabaseJob(cp *coderv1alpha1.CoderControlPlane, w Workload, job DatabaseJo
 		}
 		names = addBucket(&pod, container, w.OperatorImage, job)
 	}
-	pod.SecurityContext = writableVolumes(w, pod.SecurityContext)
-	labels := merged(coderv1alpha1.ControlPlaneLabels(cp.Name), map[string]string{coderv1alpha1.LabelName: databaseJobPodName})
-	return &batchv1.Job{
-		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
-		ObjectMeta: metav1.ObjectMeta{Name: job.Name, Namespace: cp.Namespace, Labels: labels},
-		Spec: batchv1.JobSpec{
-			BackoffLimit:            ptr.To[int32](databaseJobRetries),
-			ActiveDeadlineSeconds:   ptr.To(job.DeadlineSeconds),
-			TTLSecondsAfterFinished: job.TTLSeconds,
-			// Never two pods at the same time.
-			PodReplacementPolicy: ptr.To(batchv1.Failed),
-			PodFailurePolicy:     &batchv1.PodFailurePolicy{Rules: failureRules(names)},
-			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod},
-		},
-	}, nil
-}
-
-// failureRules returns the rules by which ExitHopeless of one of these containers ends the Job at once.
-func failureRules(containers []string) []batchv1.PodFailurePolicyRule {
-	var rules []batchv1.PodFailurePolicyRule
-	for _, name := range containers {
-		rules = append(rules, batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionFailJob, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
-			ContainerName: ptr.To(name), Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{ExitHopeless},
-		}})
+	// The user of the pod writes to its volumes.
+	security := ptr.Deref(pod.SecurityContext.DeepCopy(), corev1.PodSecurityContext{})
+	if security.FSGroup == nil && !w.Spec.PlatformAssignedUser {
+		security.FSGroup = ptr.To[int64](containerUser)
 	}
-	return append(rules, disruptionIsNoFailure())
+	if security.FSGroupChangePolicy == nil && security.FSGroup != nil {
+		security.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
+	}
+	pod.SecurityContext = &security
+	built := newJob(cp, job.Name, databaseJobPodName, pod)
+	built.Spec.BackoffLimit, built.Spec.ActiveDeadlineSeconds = ptr.To[int32](3), ptr.To(job.DeadlineSeconds)
+	built.Spec.TTLSecondsAfterFinished = job.TTLSeconds
+	// Never two pods at the same time.
+	built.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed)
+	built.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{}
+	for _, name := range names {
+		built.Spec.PodFailurePolicy.Rules = append(built.Spec.PodFailurePolicy.Rules, batchv1.PodFailurePolicyRule{
+			Action: batchv1.PodFailurePolicyActionFailJob, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+				ContainerName: ptr.To(name), Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{ExitHopeless},
+			},
+		})
+	}
+	built.Spec.PodFailurePolicy.Rules = append(built.Spec.PodFailurePolicy.Rules, disruptionIsNoFailure())
+	return built, nil
 }
 
 // disruptionIsNoFailure returns the rule that a pod that was evicted is replaced, and does not count.
@@ -134,18 +130,6 @@ func disruptionIsNoFailure() batchv1.PodFailurePolicyRule {
 	return batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionIgnore, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
 		{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
 	}}
-}
-
-// writableVolumes returns the security context of a pod whose user may write to its volumes.
-func writableVolumes(w Workload, given *corev1.PodSecurityContext) *corev1.PodSecurityContext {
-	context := ptr.Deref(given.DeepCopy(), corev1.PodSecurityContext{})
-	if context.FSGroup == nil && !w.Spec.PlatformAssignedUser {
-		context.FSGroup = ptr.To[int64](containerUser)
-	}
-	if context.FSGroupChangePolicy == nil && context.FSGroup != nil {
-		context.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
-	}
-	return &context
 }
 
 func databaseResources(given *corev1.ResourceRequirements) corev1.ResourceRequirements {

@@ -43,9 +43,6 @@ const (
 	EnvAgeIdentity       = "AGE_IDENTITY"
 )
 
-// scratchSize is the size of the volume for a dump on its way, if the spec gives none.
-const scratchSize = "10Gi"
-
 // backupsSource returns the volume for the files of a backup: that of the spec, or one that exists as long as the pod.
 func backupsSource(job DatabaseJobSpec) corev1.VolumeSource {
 	if claim := job.Destination.PersistentVolumeClaim; claim != nil {
@@ -57,7 +54,7 @@ func backupsSource(job DatabaseJobSpec) corev1.VolumeSource {
 	}
 	size, err := resource.ParseQuantity(scratch.Size)
 	if err != nil {
-		size = resource.MustParse(scratchSize)
+		size = resource.MustParse("10Gi")
 	}
 	if scratch.StorageClassName == "" || job.Mode == ModeDelete {
 		return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}

@@ -26,7 +26,15 @@ const (
 func environment(w Workload) []corev1.EnvVar {
 	own := append(servingEnvironment(w), w.Env...)
 	own = append(own, clusterHostEnvironment(w)...)
-	return Overlaid(append(own, metricsEnvironment(w)...), w.Spec.ExtraEnv)
+	if w.Spec.Metrics.Enabled {
+		own = append(own, corev1.EnvVar{Name: EnvPrometheusEnable, Value: "true"})
+	}
+	// Metrics and profiles, once they are enabled, are served on all addresses, not only on localhost.
+	own = append(own, unlessGiven(w, EnvPrometheusAddress, fmt.Sprintf("0.0.0.0:%d", metricsPort))...)
+	if w.Serving != nil {
+		own = append(own, unlessGiven(w, EnvProfilerAddress, "0.0.0.0:6060")...)
+	}
+	return Overlaid(own, w.Spec.ExtraEnv)
 }
 
 // clusterHostEnvironment returns the variable with the address at which other replicas reach a pod,
@@ -60,39 +68,27 @@ func servingEnvironment(w Workload) []corev1.EnvVar {
 		{Name: "CODER_DERP_SERVER_RELAY_URL", Value: relay},
 	}
 	env = append(env, unlessGiven(w, EnvAccessURL, derivedAccessURL(w))...)
-	env = append(env, unlessGiven(w, EnvWildcardAccessURL, WildcardAccessURL(w))...)
-	return append(env, tlsEnvironment(w)...)
-}
-
-func tlsEnvironment(w Workload) []corev1.EnvVar {
+	switch expose := w.Serving.Spec.Expose; {
+	case expose == nil:
+	case expose.Ingress != nil:
+		env = append(env, unlessGiven(w, EnvWildcardAccessURL, expose.Ingress.WildcardHost)...)
+	case expose.Gateway != nil:
+		env = append(env, unlessGiven(w, EnvWildcardAccessURL, expose.Gateway.WildcardHost)...)
+	}
 	var certificates, keys []string
 	for _, secret := range tlsSecrets(w) {
 		certificates = append(certificates, tlsMountPath(secret)+"/"+corev1.TLSCertKey)
 		keys = append(keys, tlsMountPath(secret)+"/"+corev1.TLSPrivateKeyKey)
 	}
 	if len(certificates) == 0 {
-		return nil
+		return env
 	}
-	return []corev1.EnvVar{
-		{Name: "CODER_TLS_ENABLE", Value: "true"},
-		{Name: "CODER_TLS_ADDRESS", Value: fmt.Sprintf("0.0.0.0:%d", w.Serving.HTTPSPort)},
-		{Name: "CODER_TLS_CERT_FILE", Value: strings.Join(certificates, ",")},
-		{Name: "CODER_TLS_KEY_FILE", Value: strings.Join(keys, ",")},
-	}
-}
-
-// metricsEnvironment returns the addresses on which metrics and profiles are served once they are
-// enabled. They listen on all addresses, not only on localhost.
-func metricsEnvironment(w Workload) []corev1.EnvVar {
-	var env []corev1.EnvVar
-	if w.Spec.Metrics.Enabled {
-		env = append(env, corev1.EnvVar{Name: EnvPrometheusEnable, Value: "true"})
-	}
-	env = append(env, unlessGiven(w, EnvPrometheusAddress, fmt.Sprintf("0.0.0.0:%d", metricsPort))...)
-	if w.Serving != nil {
-		env = append(env, unlessGiven(w, EnvProfilerAddress, profilerAddress)...)
-	}
-	return env
+	return append(env,
+		corev1.EnvVar{Name: "CODER_TLS_ENABLE", Value: "true"},
+		corev1.EnvVar{Name: "CODER_TLS_ADDRESS", Value: fmt.Sprintf("0.0.0.0:%d", w.Serving.HTTPSPort)},
+		corev1.EnvVar{Name: "CODER_TLS_CERT_FILE", Value: strings.Join(certificates, ",")},
+		corev1.EnvVar{Name: "CODER_TLS_KEY_FILE", Value: strings.Join(keys, ",")},
+	)
 }
 
 // unlessGiven returns a variable that the operator sets for convenience. It returns nothing if

@@ -3,7 +3,6 @@ package resources
 import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -11,13 +10,6 @@ import (
 
 // CoderVersionCommand is the command of ImageJob if the spec names no other program.
 const CoderVersionCommand = coderProgram + " version"
-
-const (
-	imageJobRetries        = 1
-	imageJobDeadline int64 = 900
-	imageJobTTL      int32 = 600
-	imageJobPodName        = coderv1alpha1.ControlPlaneName + "-image"
-)
 
 // ImageJob returns a Job that runs "coder version" in the image of the spec. It succeeds if a node can pull the image and start
 // its program, which serves nobody. The pod is for the same nodes as that of coderd, with the same user, pull secrets and
@@ -32,16 +24,9 @@ func ImageJob(cp *coderv1alpha1.CoderControlPlane, w Workload, name string) *bat
 	container.Resources = databaseResources(nil)
 	container.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	pod.Containers = []corev1.Container{container}
-	labels := merged(coderv1alpha1.ControlPlaneLabels(cp.Name), map[string]string{coderv1alpha1.LabelName: imageJobPodName})
-	return &batchv1.Job{
-		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: cp.Namespace, Labels: labels},
-		Spec: batchv1.JobSpec{
-			BackoffLimit:            ptr.To[int32](imageJobRetries),
-			ActiveDeadlineSeconds:   ptr.To(imageJobDeadline),
-			TTLSecondsAfterFinished: ptr.To(imageJobTTL),
-			PodFailurePolicy:        &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{disruptionIsNoFailure()}},
-			Template:                corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod},
-		},
-	}
+	job := newJob(cp, name, coderv1alpha1.ControlPlaneName+"-image", pod)
+	job.Spec.BackoffLimit, job.Spec.ActiveDeadlineSeconds = ptr.To[int32](1), ptr.To[int64](900)
+	job.Spec.TTLSecondsAfterFinished = ptr.To[int32](600)
+	job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{disruptionIsNoFailure()}}
+	return job
 }

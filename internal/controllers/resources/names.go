@@ -24,11 +24,6 @@ func Hash(parts ...string) string {
 	return fmt.Sprintf("%08x", sum.Sum32())
 }
 
-// LabelValue returns a name as the value of a label.
-func LabelValue(name string) string {
-	return coderv1alpha1.SuffixedName(name, "")
-}
-
 // ScopedName returns "<base>-<hash><suffix>". The base is truncated if the result would be too long
 // for the name of an object.
 func ScopedName(base, hash, suffix string) string {

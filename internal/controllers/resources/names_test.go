@@ -19,7 +19,7 @@ func TestNames(t *testing.T) {
 		"provisioner":         {coderv1alpha1.ShortName("provisioner-", long, "", 63), "provisioner-" + long[:42] + "-" + Hash(long), 63},
 		"proxy":               {coderv1alpha1.ShortName("wsproxy-", long, "", 63), "wsproxy-" + long[:46] + "-" + Hash(long), 63},
 		"token":               {coderv1alpha1.ShortName("", long, "-operator-token", 63), long[:39] + "-" + Hash(long) + "-operator-token", 63},
-		"instance":            {LabelValue(long), long[:54] + "-" + Hash(long), 63},
+		"instance":            {coderv1alpha1.SuffixedName(long, ""), long[:54] + "-" + Hash(long), 63},
 		"hash":                {Hash("coder", "coder"), "84e8e53b", 8},
 		"scoped":              {ScopedName("coder", Hash("coder", "coder"), "-workspace-perms"), "coder-84e8e53b-workspace-perms", 253},
 		"scoped, long":        {ScopedName(strings.Repeat("s", 253), "84e8e53b", "-workspace-perms"), strings.Repeat("s", 228) + "-84e8e53b-workspace-perms", 253},

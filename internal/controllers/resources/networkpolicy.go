@@ -11,9 +11,7 @@ import (
 )
 
 const (
-	// operatorName is the value of the name label of the operator's pods in all its manifests.
-	operatorName = "coder-k8s"
-	dnsPort      = 53
+	dnsPort = 53
 	// openShiftDNSPort is the port of the DNS pods of OpenShift. A NetworkPolicy applies to the
 	// port of the pod, not to that of the Service.
 	openShiftDNSPort = 5353
@@ -64,10 +62,10 @@ func ingressRules(w Workload, spec *coderv1alpha1.NetworkPolicySpec) []networkin
 			rules = append(rules, networkingv1.NetworkPolicyIngressRule{From: from, Ports: ports})
 		}
 	}
-	// The operator calls Coder to create its token and to read the status.
+	// The operator calls Coder to create its token and to read the status. All its manifests have this name label.
 	operator := networkingv1.NetworkPolicyPeer{
 		NamespaceSelector: &metav1.LabelSelector{},
-		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{coderv1alpha1.LabelName: operatorName}},
+		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{coderv1alpha1.LabelName: "coder-k8s"}},
 	}
 	if w.OperatorNamespace != "" {
 		operator.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: w.OperatorNamespace}

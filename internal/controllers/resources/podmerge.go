@@ -94,29 +94,24 @@ func dropNulls(value any) {
 // refused returns an error for a value of the template that is invalid for these pods although
 // admission accepts it.
 func refused(w Workload, over *corev1.PodTemplateSpec) error {
-	identity := func(field, name string) error {
-		if name == "" || name == w.ServiceAccountName {
-			return nil
-		}
-		return &SpecError{fieldPodTemplate + ".spec." + field, fmt.Sprintf(
-			"the pods run as ServiceAccount %q, which has the permissions for workspaces; set spec.serviceAccount.name to %q instead",
-			w.ServiceAccountName, name)}
-	}
 	spec := over.Spec
-	all := []error{identity("serviceAccountName", spec.ServiceAccountName), identity("serviceAccount", spec.DeprecatedServiceAccount)}
+	for _, account := range []struct{ field, name string }{
+		{"serviceAccountName", spec.ServiceAccountName}, {"serviceAccount", spec.DeprecatedServiceAccount},
+	} {
+		if account.name != "" && account.name != w.ServiceAccountName {
+			return &SpecError{fieldPodTemplate + ".spec." + account.field, fmt.Sprintf(
+				"the pods run as ServiceAccount %q, which has the permissions for workspaces; set spec.serviceAccount.name to %q instead",
+				w.ServiceAccountName, account.name)}
+		}
+	}
 	if spec.RestartPolicy != "" && spec.RestartPolicy != corev1.RestartPolicyAlways {
-		all = append(all, &SpecError{fieldPodTemplate + ".spec.restartPolicy", fmt.Sprintf(
-			"a Deployment allows only the restart policy Always; remove %q", spec.RestartPolicy)})
+		return &SpecError{fieldPodTemplate + ".spec.restartPolicy", fmt.Sprintf(
+			"a Deployment allows only the restart policy Always; remove %q", spec.RestartPolicy)}
 	}
 	for i := range spec.Containers {
 		if spec.Containers[i].Name == "" {
-			all = append(all, &SpecError{fmt.Sprintf("%s.spec.containers[%d].name", fieldPodTemplate, i), fmt.Sprintf(
-				"is empty; use %q for the container of Coder, or a name for an additional container", w.Container)})
-		}
-	}
-	for _, err := range all {
-		if err != nil {
-			return err
+			return &SpecError{fmt.Sprintf("%s.spec.containers[%d].name", fieldPodTemplate, i), fmt.Sprintf(
+				"is empty; use %q for the container of Coder, or a name for an additional container", w.Container)}
 		}
 	}
 	return nil
@@ -183,14 +178,10 @@ func probeGivesWay(base, over *corev1.Probe) {
 
 // kindOf returns the JSON name of the field that is set in a union.
 func kindOf(union any) string {
-	raw, err := json.Marshal(union)
-	if err != nil {
-		return ""
-	}
+	// The types of Kubernetes can be encoded.
+	raw, _ := json.Marshal(union)
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return ""
-	}
+	_ = json.Unmarshal(raw, &fields)
 	for name := range fields {
 		return name
 	}

@@ -25,12 +25,6 @@ const (
 	// podSuffix is the maximum length of the suffix that a Deployment appends to its name for a
 	// pod.
 	podSuffix = 17
-
-	envURL        = "CODER_URL"
-	envKey        = "CODER_PROVISIONER_DAEMON_KEY"
-	envPSK        = "CODER_PROVISIONER_DAEMON_PSK"
-	envTags       = "CODER_PROVISIONERD_TAGS"
-	envDaemonName = "CODER_PROVISIONER_DAEMON_NAME"
 )
 
 // ProvisionerInputs contains the values that a Workload needs in addition to the spec.
@@ -80,7 +74,7 @@ func Provisioner(p *coderv1alpha1.CoderProvisioner, in ProvisionerInputs) Worklo
 			Spec:     &p.Spec.RBAC,
 			RoleName: name, BindingName: name, RemoteRoleName: remote, RemoteBindingName: remote,
 			OwnerLabels: map[string]string{
-				coderv1alpha1.LabelProvisioner:          LabelValue(p.Name),
+				coderv1alpha1.LabelProvisioner:          coderv1alpha1.SuffixedName(p.Name, ""),
 				coderv1alpha1.LabelProvisionerNamespace: p.Namespace,
 			},
 			OwnerAnnotations: map[string]string{coderv1alpha1.AnnotationOwnerUID: string(p.UID)},
@@ -97,22 +91,20 @@ func GracePeriodSeconds(p *coderv1alpha1.CoderProvisioner) int64 {
 }
 
 func provisionerEnvironment(p *coderv1alpha1.CoderProvisioner, in ProvisionerInputs) []corev1.EnvVar {
-	env := []corev1.EnvVar{
-		{Name: envURL, Value: in.URL},
-	}
+	env := []corev1.EnvVar{{Name: "CODER_URL", Value: in.URL}}
 	switch ref := KeySource(p, in.KeySecret); {
 	case p.Spec.PSKSecretRef != nil:
-		env = append(env, FromSecret(envPSK, ref.Name, ref.Key))
+		env = append(env, FromSecret("CODER_PROVISIONER_DAEMON_PSK", ref.Name, ref.Key))
 		if len(p.Spec.Tags) > 0 {
-			env = append(env, corev1.EnvVar{Name: envTags, Value: tagsVariable(p.Spec.Tags)})
+			env = append(env, corev1.EnvVar{Name: "CODER_PROVISIONERD_TAGS", Value: tagsVariable(p.Spec.Tags)})
 		}
 	case ref != nil:
-		env = append(env, FromSecret(envKey, ref.Name, ref.Key))
+		env = append(env, FromSecret("CODER_PROVISIONER_DAEMON_KEY", ref.Name, ref.Key))
 	}
 	// By default the name of a daemon is its host name. That is the name of the pod up to the first
 	// dot and 63 characters. Two pods must not have the same name.
 	if name := provisionerName(p); len(name)+podSuffix > maxLabelLength || strings.Contains(name, ".") {
-		env = append(env, corev1.EnvVar{Name: envDaemonName, ValueFrom: &corev1.EnvVarSource{
+		env = append(env, corev1.EnvVar{Name: "CODER_PROVISIONER_DAEMON_NAME", ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.uid"},
 		}})
 	}
@@ -200,7 +192,7 @@ func OrganizationName(p *coderv1alpha1.CoderProvisioner) string {
 func ProvisionerLabels(name string) map[string]string {
 	return map[string]string{
 		coderv1alpha1.LabelName:      coderv1alpha1.ProvisionerName,
-		coderv1alpha1.LabelInstance:  LabelValue(name),
+		coderv1alpha1.LabelInstance:  coderv1alpha1.SuffixedName(name, ""),
 		coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Kinds of objects that pods refer to.
@@ -31,13 +32,40 @@ type Reference struct {
 // secrets are not included, because only the kubelet uses them.
 func References(pod corev1.PodSpec) []Reference {
 	c := collector{}
-	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
-		for i := range containers {
-			c.environment(containers[i].Env, containers[i].EnvFrom)
+	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for _, variable := range container.Env {
+			source := ptr.Deref(variable.ValueFrom, corev1.EnvVarSource{})
+			if s := source.SecretKeyRef; s != nil {
+				c.add(KindSecret, s.Name, []string{s.Key}, s.Optional)
+			}
+			if m := source.ConfigMapKeyRef; m != nil {
+				c.add(KindConfigMap, m.Name, []string{m.Key}, m.Optional)
+			}
+		}
+		for _, source := range container.EnvFrom {
+			if s := source.SecretRef; s != nil {
+				c.add(KindSecret, s.Name, nil, s.Optional)
+			}
+			if m := source.ConfigMapRef; m != nil {
+				c.add(KindConfigMap, m.Name, nil, m.Optional)
+			}
 		}
 	}
-	for i := range pod.Volumes {
-		c.volume(pod.Volumes[i].VolumeSource)
+	for _, volume := range pod.Volumes {
+		if s := volume.Secret; s != nil {
+			c.add(KindSecret, s.SecretName, keysOf(s.Items), s.Optional)
+		}
+		if m := volume.ConfigMap; m != nil {
+			c.add(KindConfigMap, m.Name, keysOf(m.Items), m.Optional)
+		}
+		for _, part := range ptr.Deref(volume.Projected, corev1.ProjectedVolumeSource{}).Sources {
+			if s := part.Secret; s != nil {
+				c.add(KindSecret, s.Name, keysOf(s.Items), s.Optional)
+			}
+			if m := part.ConfigMap; m != nil {
+				c.add(KindConfigMap, m.Name, keysOf(m.Items), m.Optional)
+			}
+		}
 	}
 	slices.SortFunc(c.found, func(a, b Reference) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
@@ -46,49 +74,6 @@ func References(pod corev1.PodSpec) []Reference {
 }
 
 type collector struct{ found []Reference }
-
-func (c *collector) environment(env []corev1.EnvVar, from []corev1.EnvFromSource) {
-	for _, variable := range env {
-		source := variable.ValueFrom
-		if source == nil {
-			continue
-		}
-		if s := source.SecretKeyRef; s != nil {
-			c.add(KindSecret, s.Name, []string{s.Key}, s.Optional)
-		}
-		if m := source.ConfigMapKeyRef; m != nil {
-			c.add(KindConfigMap, m.Name, []string{m.Key}, m.Optional)
-		}
-	}
-	for _, source := range from {
-		if s := source.SecretRef; s != nil {
-			c.add(KindSecret, s.Name, nil, s.Optional)
-		}
-		if m := source.ConfigMapRef; m != nil {
-			c.add(KindConfigMap, m.Name, nil, m.Optional)
-		}
-	}
-}
-
-func (c *collector) volume(source corev1.VolumeSource) {
-	if s := source.Secret; s != nil {
-		c.add(KindSecret, s.SecretName, keysOf(s.Items), s.Optional)
-	}
-	if m := source.ConfigMap; m != nil {
-		c.add(KindConfigMap, m.Name, keysOf(m.Items), m.Optional)
-	}
-	if source.Projected == nil {
-		return
-	}
-	for _, part := range source.Projected.Sources {
-		if s := part.Secret; s != nil {
-			c.add(KindSecret, s.Name, keysOf(s.Items), s.Optional)
-		}
-		if m := part.ConfigMap; m != nil {
-			c.add(KindConfigMap, m.Name, keysOf(m.Items), m.Optional)
-		}
-	}
-}
 
 // add merges a use with the other uses of the same object.
 func (c *collector) add(kind, name string, keys []string, optional *bool) {

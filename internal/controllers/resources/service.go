@@ -85,10 +85,9 @@ func servicePorts(w Workload) []corev1.ServicePort {
 }
 
 const (
-	metricsPort     = 2112
-	portMetrics     = "prometheus-http"
-	metricsSuffix   = "-metrics"
-	profilerAddress = "0.0.0.0:6060"
+	metricsPort   = 2112
+	portMetrics   = "prometheus-http"
+	metricsSuffix = "-metrics"
 )
 
 // MetricsService returns the Service of the metrics, or nil if the spec does not enable them. Its

@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// DefaultClusterDomain is the DNS domain of most clusters.
-const DefaultClusterDomain = "cluster.local"
-
 const (
 	defaultHTTPPort  = 80
 	defaultHTTPSPort = 443
@@ -83,21 +80,6 @@ func derivedAccessURL(w Workload) string {
 	return "http://" + serviceHost(w)
 }
 
-// WildcardAccessURL returns the wildcard host of spec.expose as written, for example
-// *-apps.example.com, or an empty string.
-func WildcardAccessURL(w Workload) string {
-	if w.Serving == nil || w.Serving.Spec.Expose == nil {
-		return ""
-	}
-	switch expose := w.Serving.Spec.Expose; {
-	case expose.Ingress != nil:
-		return expose.Ingress.WildcardHost
-	case expose.Gateway != nil:
-		return expose.Gateway.WildcardHost
-	}
-	return ""
-}
-
 // routedWildcard returns a wildcard host in the form that Ingress and HTTPRoute require: the first
 // label is only an asterisk. Coder itself checks the rest of the label.
 func routedWildcard(host string) string {
@@ -109,5 +91,5 @@ func routedWildcard(host string) string {
 }
 
 func serviceHost(w Workload) string {
-	return w.Name + "." + w.Namespace + ".svc." + cmp.Or(w.ClusterDomain, DefaultClusterDomain)
+	return w.Name + "." + w.Namespace + ".svc." + cmp.Or(w.ClusterDomain, "cluster.local")
 }

@@ -12,18 +12,8 @@ import (
 // WorkspaceProxyContainer is the name of Coder's container in the pods.
 const WorkspaceProxyContainer = "workspace-proxy"
 
-const (
-	// coderProgram is the path of coder in its image.
-	coderProgram = "/opt/coder"
-
-	workspaceProxyHTTPPort  = 3001
-	workspaceProxyHTTPSPort = 8443
-
-	workspaceProxyGracePeriod = 60
-
-	envPrimaryAccessURL  = "CODER_PRIMARY_ACCESS_URL"
-	envProxySessionToken = "CODER_PROXY_SESSION_TOKEN" // #nosec G101 -- the name of a variable.
-)
+// coderProgram is the path of coder in its image.
+const coderProgram = "/opt/coder"
 
 // WorkspaceProxyInputs contains the values that a workspace proxy needs in addition to its spec.
 // The reconciler reads them first.
@@ -44,7 +34,7 @@ type WorkspaceProxyInputs struct {
 // WorkspaceProxy returns a proxy in the form that the shared builders use. It shares memory with
 // the spec.
 func WorkspaceProxy(proxy *coderv1alpha1.CoderWorkspaceProxy, in WorkspaceProxyInputs) Workload {
-	port := int32(workspaceProxyHTTPPort)
+	port := int32(3001)
 	if in.Adopted != nil && in.Adopted.HTTPPort != 0 {
 		port = in.Adopted.HTTPPort
 	}
@@ -63,36 +53,31 @@ func WorkspaceProxy(proxy *coderv1alpha1.CoderWorkspaceProxy, in WorkspaceProxyI
 		Command:   []string{coderProgram},
 		Args:      args,
 		Env: []corev1.EnvVar{
-			{Name: envPrimaryAccessURL, Value: in.PrimaryAccessURL},
-			FromSecret(envProxySessionToken, in.Token.Name, cmp.Or(in.Token.Key, coderv1alpha1.SecretKeyToken)),
+			{Name: "CODER_PRIMARY_ACCESS_URL", Value: in.PrimaryAccessURL},
+			FromSecret("CODER_PROXY_SESSION_TOKEN", in.Token.Name, cmp.Or(in.Token.Key, coderv1alpha1.SecretKeyToken)),
 		},
 		ServiceAccountName: cmp.Or(proxy.Spec.ServiceAccount.Name, workspaceProxyName(proxy)),
-		GracePeriodSeconds: workspaceProxyGracePeriod,
+		GracePeriodSeconds: 60,
 		Adopted:            in.Adopted,
 		Live:               in.Live,
 		Spec:               &proxy.Spec.WorkloadSpec,
 		Serving: &Serving{
-			Spec: &proxy.Spec.ServingSpec, HTTPPort: port, HTTPSPort: workspaceProxyHTTPSPort, ClusterAccessURL: true,
+			Spec: &proxy.Spec.ServingSpec, HTTPPort: port, HTTPSPort: 8443, ClusterAccessURL: true,
 		},
 	}
 }
-
-const (
-	workspaceProxyPrefix = "wsproxy-"
-	tokenSecretSuffix    = "-proxy-token"
-)
 
 // workspaceProxyName returns the name of the Deployment and of the Service. It is also the prefix
 // of the names of the other objects.
 func workspaceProxyName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
 	// Objects that were handed over keep their name.
-	return cmp.Or(proxy.Annotations[coderv1alpha1.AnnotationWorkloadName], coderv1alpha1.ShortName(workspaceProxyPrefix, proxy.Name, "", maxLabelLength))
+	return cmp.Or(proxy.Annotations[coderv1alpha1.AnnotationWorkloadName], coderv1alpha1.ShortName("wsproxy-", proxy.Name, "", maxLabelLength))
 }
 
 // ProxyTokenSecretName returns the name of the Secret in which the operator stores the session token of
 // a proxy that it registered.
 func ProxyTokenSecretName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
-	return cmp.Or(proxy.Spec.Bootstrap.GeneratedTokenSecretName, coderv1alpha1.ShortName("", proxy.Name, tokenSecretSuffix, maxObjectLength))
+	return cmp.Or(proxy.Spec.Bootstrap.GeneratedTokenSecretName, coderv1alpha1.ShortName("", proxy.Name, "-proxy-token", maxObjectLength))
 }
 
 // ProxyName returns the name of the proxy in Coder.
@@ -105,7 +90,7 @@ func ProxyName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
 func WorkspaceProxyLabels(proxy *coderv1alpha1.CoderWorkspaceProxy) map[string]string {
 	return map[string]string{
 		coderv1alpha1.LabelName:      coderv1alpha1.WorkspaceProxyName,
-		coderv1alpha1.LabelInstance:  LabelValue(proxy.Name),
+		coderv1alpha1.LabelInstance:  coderv1alpha1.SuffixedName(proxy.Name, ""),
 		coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy,
 	}
 }

@@ -72,7 +72,7 @@ func newFixture(t testing.TB, changes ...func(*coderv1alpha1.CoderTemplateTest))
 func (f *fixture) restart() {
 	f.Fault.Set(0, false)
 	kit := framework.NewWith(f.Cluster, f.Cluster, f.Events, framework.Options{Clock: f.Clock, CheckAuthor: kubetest.AnyAuthor})
-	f.r = New(kit, f, nil)
+	f.r = New(kit, f)
 	f.Reconciler = f.r
 }
 

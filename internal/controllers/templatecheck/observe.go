@@ -65,8 +65,15 @@ func (p *pass) observe(ctx context.Context) error {
 	if err := p.ready(ctx, &w); err != nil {
 		return err
 	}
-	if err := p.apps(w.Agents); err != nil {
-		return err
+	if p.test.Spec.Checks.Apps {
+		p.check = checkApps
+		for _, a := range w.Agents {
+			for _, app := range a.Apps {
+				if app.Health == "initializing" || app.Health == "unhealthy" {
+					return ensure.Waits(coderv1alpha1.ReasonChecking, pollInterval, "app %q of agent %q is %s", app.Slug, a.Name, app.Health)
+				}
+			}
+		}
 	}
 	return p.runCommands(ctx, w.Agents)
 }
@@ -137,22 +144,6 @@ func (p *pass) tooSlow(stop *ensure.Stop) error {
 	}
 	p.check = checkReadyWithin
 	return ensure.Fails(coderv1alpha1.ReasonTooSlow, 0, "the agents were not ready within %d seconds: %s", *limit, stop.Message)
-}
-
-// apps checks the apps that have a health check.
-func (p *pass) apps(all []coderd.Agent) error {
-	if !p.test.Spec.Checks.Apps {
-		return nil
-	}
-	p.check = checkApps
-	for _, a := range all {
-		for _, app := range a.Apps {
-			if app.Health == "initializing" || app.Health == "unhealthy" {
-				return ensure.Waits(coderv1alpha1.ReasonChecking, pollInterval, "app %q of agent %q is %s", app.Slug, a.Name, app.Health)
-			}
-		}
-	}
-	return nil
 }
 
 // agentLog returns the last lines of an agent's log, separated by semicolons.

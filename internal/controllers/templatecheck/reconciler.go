@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -52,11 +53,11 @@ type Reconciler struct {
 	starting map[types.UID]bool
 }
 
-// New creates the controller. Use SetupWithManager to register it. A nil dialer connects to agents through Coder's relay.
-func New(kit *framework.Toolkit, connector Connector, dialer agents.Dialer) *Reconciler {
+// New creates the controller. Use SetupWithManager to register it.
+func New(kit *framework.Toolkit, connector Connector) *Reconciler {
 	return &Reconciler{
 		kit: kit, connections: connector, starting: map[types.UID]bool{},
-		commands: &commands{run: through(agents.NewPool(dialer)), runs: map[types.UID]*execution{}},
+		commands: &commands{run: through(agents.NewPool(nil)), runs: map[types.UID]*execution{}},
 	}
 }
 
@@ -113,8 +114,11 @@ func (p *pass) run(ctx context.Context) (time.Duration, error) {
 	if p.test.DeletionTimestamp != nil {
 		return p.release(ctx, unavailable)
 	}
-	if err := p.hold(ctx); err != nil {
-		return 0, err
+	if controllerutil.AddFinalizer(p.test, coderv1alpha1.FinalizerTemplateTest) {
+		if err := p.kit.Client.Patch(ctx, p.test, framework.LockedPatch(p.read)); err != nil {
+			return 0, fmt.Errorf("adding the finalizer: %w", err)
+		}
+		p.read = p.test.DeepCopy()
 	}
 	if status.CompletionTime == nil {
 		err := unavailable

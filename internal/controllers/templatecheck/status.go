@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
@@ -17,18 +17,6 @@ import (
 
 // longestNote is the maximum length of an Event's note in bytes.
 const longestNote = 1024
-
-// hold adds the finalizer.
-func (p *pass) hold(ctx context.Context) error {
-	if !controllerutil.AddFinalizer(p.test, coderv1alpha1.FinalizerTemplateTest) {
-		return nil
-	}
-	if err := p.kit.Client.Patch(ctx, p.test, framework.LockedPatch(p.read)); err != nil {
-		return fmt.Errorf("adding the finalizer: %w", err)
-	}
-	p.read = p.test.DeepCopy()
-	return nil
-}
 
 // write writes the status if it changed. It fails if the object was changed since it was read.
 func (p *pass) write(ctx context.Context) error {
@@ -85,10 +73,7 @@ func (p *pass) finish(failure *ensure.Stop) {
 
 // reasonOf returns the reason of a condition, or an empty string if there is none.
 func reasonOf(test *coderv1alpha1.CoderTemplateTest, conditionType string) string {
-	if c := meta.FindStatusCondition(test.Status.Conditions, conditionType); c != nil {
-		return c.Reason
-	}
-	return ""
+	return ptr.Deref(meta.FindStatusCondition(test.Status.Conditions, conditionType), metav1.Condition{}).Reason
 }
 
 // deleted records that there is no workspace.

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/framework"
@@ -62,23 +64,14 @@ func controlPlaneReady(s *scope) *metav1.Condition {
 	return new(framework.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("the operator has access to CoderControlPlane %q", ref.Name)))
 }
 
-// usedOf contains the values of a control plane that a proxy uses.
-type usedOf struct {
-	url, accessURL, image, tokenSecret, entitlement string
-	ready, disabled, deleting                       bool
-}
-
-func useOf(obj client.Object) usedOf {
-	cp, ok := obj.(*coderv1alpha1.CoderControlPlane)
-	if !ok {
-		return usedOf{}
+// affectsProxies reports whether an update of a control plane changes something that its proxies use.
+func affectsProxies(e event.UpdateEvent) bool {
+	used := func(obj client.Object) []any {
+		cp := obj.(*coderv1alpha1.CoderControlPlane)
+		return []any{
+			cp.Status.URL, cp.Status.AccessURL, cp.Status.Image, cp.Status.WorkspaceProxyEntitlement, cp.Status.OperatorAccessReady,
+			cp.Status.OperatorTokenSecretRef, cp.Spec.OperatorAccess.Disabled, cp.DeletionTimestamp.IsZero(),
+		}
 	}
-	used := usedOf{
-		url: cp.Status.URL, accessURL: cp.Status.AccessURL, image: cp.Status.Image, entitlement: cp.Status.WorkspaceProxyEntitlement,
-		ready: cp.Status.OperatorAccessReady, disabled: cp.Spec.OperatorAccess.Disabled, deleting: !cp.DeletionTimestamp.IsZero(),
-	}
-	if ref := cp.Status.OperatorTokenSecretRef; ref != nil {
-		used.tokenSecret = ref.Name + "/" + ref.Key
-	}
-	return used
+	return !equality.Semantic.DeepEqual(used(e.ObjectOld), used(e.ObjectNew))
 }

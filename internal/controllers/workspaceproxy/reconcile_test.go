@@ -11,6 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -315,7 +316,7 @@ func TestWhatProxiesNoticeOfAControlPlane(t *testing.T) {
 	} {
 		after := before.DeepCopy()
 		c.change(after)
-		if got := useOf(before) != useOf(after); got != c.want {
+		if got := affectsProxies(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != c.want {
 			t.Errorf("%s: noticed %t, want %t", name, got, c.want)
 		}
 	}

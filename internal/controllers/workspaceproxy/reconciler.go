@@ -6,11 +6,9 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -26,9 +24,8 @@ type Reconciler struct {
 	registrar *registration.Manager
 }
 
-// Names of the steps in addition to those of package framework.
+// Names of the steps that others need, in addition to those of package framework.
 const (
-	stepRunning      = "running pods"
 	stepControlPlane = "control plane"
 	stepRegistration = "registration"
 	stepPods         = "pods"
@@ -56,11 +53,8 @@ type scope struct {
 // Reconcile runs one pass.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	proxy := &coderv1alpha1.CoderWorkspaceProxy{}
-	if err := r.kit.Client.Get(ctx, req.NamespacedName, proxy); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.kit.Gone(kind(), req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if found, err := r.kit.Read(ctx, kind(), req, proxy); !found {
+		return ctrl.Result{}, err
 	}
 	s := &scope{proxy: proxy, inputs: resources.WorkspaceProxyInputs{Cluster: r.kit.Cluster}}
 	s.Pass = r.kit.NewPass(kind(), proxy, &proxy.Status.WorkloadStatus, resources.WorkspaceProxy(proxy, s.inputs))
@@ -87,7 +81,7 @@ func (r *Reconciler) stepsFor(s *scope) []framework.Step {
 	return slices.Concat(
 		r.kit.Begin(&s.Pass),
 		[]framework.Step{
-			framework.NewStep(stepRunning, s, r.followRunning, framework.StepAdoption),
+			framework.NewStep("running pods", s, r.followRunning, framework.StepAdoption),
 			framework.NewStep(stepControlPlane, s, r.findControlPlane, framework.StepFinalizer),
 			framework.NewStep(stepRegistration, s, r.register, stepControlPlane),
 			framework.NewStep(stepPods, s, r.describePods, stepControlPlane),
@@ -107,28 +101,20 @@ func New(kit *framework.Toolkit, refused func(controlPlane types.NamespacedName)
 
 // SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	// Only some changes of a control plane affect its proxies.
-	changes := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return useOf(e.ObjectOld) != useOf(e.ObjectNew) }}
 	return r.kit.SetUp(ctx, mgr, framework.Registration{
 		Kind: kind(), Name: "coderworkspaceproxy", For: &coderv1alpha1.CoderWorkspaceProxy{}, References: referencesOf,
-		ControlPlane: controlPlaneOf, ControlPlaneChanges: []predicate.Predicate{changes}, Reconciler: r,
+		ControlPlane: controlPlaneOf, ControlPlaneChanges: []predicate.Predicate{predicate.Funcs{UpdateFunc: affectsProxies}}, Reconciler: r,
 	})
 }
 
 func controlPlaneOf(obj client.Object) *coderv1alpha1.ControlPlaneReference {
-	if proxy, ok := obj.(*coderv1alpha1.CoderWorkspaceProxy); ok {
-		return proxy.Spec.ControlPlaneRef
-	}
-	return nil
+	return obj.(*coderv1alpha1.CoderWorkspaceProxy).Spec.ControlPlaneRef
 }
 
 // referencesOf returns the Secrets and ConfigMaps on which a proxy depends: those of its pods, its
 // session token, and the token with which it is registered.
 func referencesOf(obj client.Object) []resources.Reference {
-	proxy, ok := obj.(*coderv1alpha1.CoderWorkspaceProxy)
-	if !ok {
-		return nil
-	}
+	proxy := obj.(*coderv1alpha1.CoderWorkspaceProxy)
 	token := coderv1alpha1.TokenSecretReference{Name: resources.ProxyTokenSecretName(proxy)}
 	if ref := proxy.Spec.ProxySessionTokenSecretRef; ref != nil {
 		token = *ref

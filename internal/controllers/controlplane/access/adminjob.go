@@ -154,8 +154,6 @@ func jobRunning(job *batchv1.Job) error {
 
 func (p *pass) generation() string { return strconv.FormatInt(p.cp.Generation, 10) }
 
-const longestQuote = 200
-
 // jobFailed returns an error with the reason why a Job created no working account, and how to fix
 // it.
 func (p *pass) jobFailed(ctx context.Context, creds *account, job *batchv1.Job, after time.Duration) error {
@@ -219,7 +217,7 @@ func quotable(said, password string) string {
 			return ""
 		}
 	}
-	if strings.Contains(line, password) || len(line) > longestQuote {
+	if strings.Contains(line, password) || len(line) > 200 {
 		return ""
 	}
 	return line

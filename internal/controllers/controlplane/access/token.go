@@ -14,8 +14,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/ensure"
 )
 
-const roleOwner = "owner"
-
 // storedToken is the parsed content of the token Secret.
 type storedToken struct {
 	secret          *corev1.Secret

@@ -1,6 +1,7 @@
 package licensing
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -83,10 +84,7 @@ func (v verdict) keeps() string {
 // end returns the time after which the license no longer applies: the end of the grace period, or
 // else the expiry.
 func (p *pass) end() *time.Time {
-	if p.claims.GraceEndsAt != nil {
-		return p.claims.GraceEndsAt
-	}
-	return p.claims.ExpiresAt
+	return cmp.Or(p.claims.GraceEndsAt, p.claims.ExpiresAt)
 }
 
 // wake schedules the next check for the given time, at the earliest in one second.

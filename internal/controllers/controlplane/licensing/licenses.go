@@ -203,8 +203,8 @@ func hash(text string) string {
 
 // words returns Coder's message and details, without the name of the failed operation.
 func words(err error) string {
-	var own *coderd.Error
-	if !errors.As(err, &own) {
+	own, ok := errors.AsType[*coderd.Error](err)
+	if !ok {
 		return err.Error()
 	}
 	said := strings.TrimRight(own.Message, ".!")

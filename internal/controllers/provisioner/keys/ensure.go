@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -58,7 +59,14 @@ func (p *pass) ensure(ctx context.Context) error {
 		return p.unavailable(ensure.Unavailable(coderv1alpha1.ReasonControlPlaneUnavailable, retryFailed,
 			"CoderControlPlane %q is being deleted", cp.Name))
 	}
-	if p.recall() {
+	now := p.Clock.Now()
+	known, ok := p.heard.Get(p.cr.UID, p.digest(), now)
+	old := known.Value.Key.Status == metav1.ConditionTrue && p.req.MaxAge > 0 && now.Sub(known.At) >= p.req.MaxAge
+	if ok && !old {
+		version := p.result.SecretVersion
+		p.result = known.Value
+		p.result.Events, p.result.SecretVersion = nil, version
+		p.result.RequeueAfter = known.Until.Sub(now)
 		return nil
 	}
 	api, err := p.Connect(ctx, p.req.ControlPlane)
@@ -69,7 +77,7 @@ func (p *pass) ensure(ctx context.Context) error {
 		err = p.ask(ctx, api)
 	}
 	if err == nil || ensure.Stopped(err) != nil {
-		now := p.Clock.Now()
+		now = p.Clock.Now()
 		until := now.Add(cmp.Or(p.result.RequeueAfter, trust))
 		p.heard.Put(p.cr.UID, ensure.Entry[Result]{Value: p.result, Digest: p.digest(), At: now, Until: until})
 	}
@@ -109,25 +117,8 @@ func (p *pass) digest() ensure.Digest {
 	return sha256.Sum256(raw)
 }
 
-// recall uses the cached answer of Coder as the result, and reports whether it is still valid.
-func (p *pass) recall() bool {
-	now := p.Clock.Now()
-	known, ok := p.heard.Get(p.cr.UID, p.digest(), now)
-	if !ok || known.Value.Key.Status == metav1.ConditionTrue && p.req.MaxAge > 0 && now.Sub(known.At) >= p.req.MaxAge {
-		return false
-	}
-	version := p.result.SecretVersion
-	p.result = known.Value
-	p.result.Events, p.result.SecretVersion = nil, version
-	p.result.RequeueAfter = known.Until.Sub(now)
-	return true
-}
-
 func controlPlaneName(cr *coderv1alpha1.CoderProvisioner) string {
-	if cr.Spec.ControlPlaneRef == nil {
-		return ""
-	}
-	return cr.Spec.ControlPlaneRef.Name
+	return ptr.Deref(cr.Spec.ControlPlaneRef, coderv1alpha1.ControlPlaneReference{}).Name
 }
 
 // ask compares the key in Coder with the wanted one, and creates a key if that is necessary and

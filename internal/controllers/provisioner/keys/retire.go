@@ -19,7 +19,24 @@ import (
 // must still be deleted.
 func (m *Manager) Retire(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
-	err := p.retire(ctx)
+	secret, err := p.mine(ctx)
+	if err != nil || secret == nil || secret.text == "" || secret.record == nil || len(secret.replaced) == 0 {
+		return p.result, err
+	}
+	usage, err := p.req.Usage(ctx)
+	if err != nil {
+		return p.result, err
+	}
+	if !usage.free(secret.record.ID) {
+		p.result.Left, p.result.RequeueAfter = secret.replaced, retrySoon
+		return p.result, nil
+	}
+	left, err := p.deleteKeys(ctx, secret.replaced)
+	if err != nil || len(left) == len(secret.replaced) {
+		return p.result, err
+	}
+	secret.replaced = left
+	err = p.save(ctx, secret)
 	return p.result, err
 }
 
@@ -27,7 +44,37 @@ func (m *Manager) Retire(ctx context.Context, req Request) (Result, error) {
 // was handed over. It is for daemons whose credentials now come from the spec.
 func (m *Manager) Release(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
-	err := p.release(ctx)
+	secret, err := p.mine(ctx)
+	if err != nil {
+		return p.result, err
+	}
+	if secret == nil && statusRecord(p.cr) == nil {
+		p.result.Forgotten = true
+		return p.result, nil
+	}
+	if given := resources.KeySource(p.cr, nil); given != nil && p.cr.Spec.PSKSecretRef == nil && secret != nil && given.Name == secret.secret.Name {
+		p.result.Secret = framework.ConditionFalse(typeSecret, coderv1alpha1.ReasonInvalidSpec, fmt.Sprintf(
+			"Secret %q of spec.key.secretRef contains a key that the operator created; remove spec.key.secretRef, or put your own key into another Secret",
+			given.Name))
+		return p.result, nil
+	}
+	usage, err := p.req.Usage(ctx)
+	if err != nil {
+		return p.result, err
+	}
+	if !usage.free("") {
+		p.result.RequeueAfter = retrySoon
+		return p.result, nil
+	}
+	done, err := p.withdraw(ctx, secret)
+	if err != nil || !done {
+		return p.result, err
+	}
+	p.result.Forgotten = true
+	if secret == nil {
+		return p.result, nil
+	}
+	err = p.secrets.Delete(ctx, secret.secret)
 	return p.result, err
 }
 
@@ -48,61 +95,6 @@ func (m *Manager) Abandon(req Request, left []Record, why string) ensure.Events 
 		p.leftBehind(r, why)
 	}
 	return p.result.Events
-}
-
-func (p *pass) retire(ctx context.Context) error {
-	secret, err := p.mine(ctx)
-	if err != nil || secret == nil || secret.text == "" || secret.record == nil || len(secret.replaced) == 0 {
-		return err
-	}
-	usage, err := p.req.Usage(ctx)
-	if err != nil {
-		return err
-	}
-	if !usage.free(secret.record.ID) {
-		p.result.Left, p.result.RequeueAfter = secret.replaced, retrySoon
-		return nil
-	}
-	left, err := p.deleteKeys(ctx, secret.replaced)
-	if err != nil || len(left) == len(secret.replaced) {
-		return err
-	}
-	secret.replaced = left
-	return p.save(ctx, secret)
-}
-
-func (p *pass) release(ctx context.Context) error {
-	secret, err := p.mine(ctx)
-	if err != nil {
-		return err
-	}
-	if secret == nil && statusRecord(p.cr) == nil {
-		p.result.Forgotten = true
-		return nil
-	}
-	if given := resources.KeySource(p.cr, nil); given != nil && p.cr.Spec.PSKSecretRef == nil && secret != nil && given.Name == secret.secret.Name {
-		p.result.Secret = framework.ConditionFalse(typeSecret, coderv1alpha1.ReasonInvalidSpec, fmt.Sprintf(
-			"Secret %q of spec.key.secretRef contains a key that the operator created; remove spec.key.secretRef, or put your own key into another Secret",
-			given.Name))
-		return nil
-	}
-	usage, err := p.req.Usage(ctx)
-	if err != nil {
-		return err
-	}
-	if !usage.free("") {
-		p.result.RequeueAfter = retrySoon
-		return nil
-	}
-	done, err := p.withdraw(ctx, secret)
-	if err != nil || !done {
-		return err
-	}
-	p.result.Forgotten = true
-	if secret == nil {
-		return nil
-	}
-	return p.secrets.Delete(ctx, secret.secret)
 }
 
 // withdraw deletes the keys of the status and of a Secret, which may be nil. done reports that none is

@@ -2,6 +2,7 @@ package registration
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"time"
 
@@ -120,7 +121,24 @@ func (p *pass) ensure(ctx context.Context) error {
 	}
 	kept := readRecord(secret)
 	p.use(kept)
-	return p.register(ctx, kept)
+	t, err := p.target(ctx, false)
+	if err != nil {
+		return err
+	}
+	if !p.recall(p.digest(t, kept)) {
+		if err := p.verify(ctx, t, kept); err != nil {
+			ref, stop := p.proxy.Spec.ControlPlaneRef, ensure.Stopped(err)
+			if ref == nil || stop == nil || stop.Reason != coderv1alpha1.ReasonTokenRefused {
+				return err
+			}
+			// The operator's token for a control plane is replaced automatically.
+			return ensure.Waits(stop.Reason, stop.After, "waiting until the operator has a new token for CoderControlPlane %q: %s", ref.Name, stop.Message)
+		}
+	}
+	p.registered(true)
+	p.result.Ready(coderv1alpha1.ReasonRegistered, fmt.Sprintf("Coder at %s has the proxy %q registered and accepts its token", t.url, kept.name))
+	p.result.RequeueAfter = p.untilRecheck()
+	return nil
 }
 
 // use sets the parts of the Result that a record contains. A record that has only a name is about a

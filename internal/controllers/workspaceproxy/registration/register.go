@@ -15,27 +15,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/resources"
 )
 
-func (p *pass) register(ctx context.Context, kept *record) error {
-	t, err := p.target(ctx, false)
-	if err != nil {
-		return err
-	}
-	if !p.recall(p.digest(t, kept)) {
-		if err := p.verify(ctx, t, kept); err != nil {
-			ref, stop := p.proxy.Spec.ControlPlaneRef, ensure.Stopped(err)
-			if ref == nil || stop == nil || stop.Reason != coderv1alpha1.ReasonTokenRefused {
-				return err
-			}
-			// The operator's token for a control plane is replaced automatically.
-			return ensure.Waits(stop.Reason, stop.After, "waiting until the operator has a new token for CoderControlPlane %q: %s", ref.Name, stop.Message)
-		}
-	}
-	p.registered(true)
-	p.result.Ready(coderv1alpha1.ReasonRegistered, fmt.Sprintf("Coder at %s has the proxy %q registered and accepts its token", t.url, kept.name))
-	p.result.RequeueAfter = p.untilRecheck()
-	return nil
-}
-
 // digest identifies everything on which the check of a registration depends.
 func (p *pass) digest(t *target, r *record) ensure.Digest {
 	wanted := p.proxy.Spec.Bootstrap
