@@ -166,6 +166,19 @@ func TestEncryptionKeysAreNotInTheBackup(t *testing.T) {
 	}
 }
 
+// The schema of the API allows a reference to a Secret without a name, for example while the backup runs.
+func TestEncryptionKeysOfNoSecret(t *testing.T) {
+	cp := controlPlane()
+	cp.Spec.ExtraEnv[0].ValueFrom.SecretKeyRef.Name = ""
+	f := newFixture(t, cp)
+	f.Settle()
+	f.ends("first-backup", batchv1.JobComplete, "", strings.Replace(result, "encryptionKeys=0", "encryptionKeys=2", 1))
+	f.Settle()
+	if c := f.MustHave("SelfContained", "False", coderv1alpha1.ReasonEncryptionKeysNeeded); !strings.Contains(c.Message, "without the keys (") {
+		t.Errorf("the message is %q", c.Message)
+	}
+}
+
 func TestFailedBackup(t *testing.T) {
 	for _, test := range []struct{ name, jobReason, message, reason, says string }{
 		{"with a known reason", batchv1.JobReasonPodFailurePolicy, "reason=ClientTooOld\nmessage=the image is old\n", coderv1alpha1.ReasonClientTooOld, "the image is old"},

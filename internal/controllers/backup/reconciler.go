@@ -83,11 +83,8 @@ type scope struct {
 // Reconcile runs one pass.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	backup := &coderv1alpha1.CoderBackup{}
-	if err := r.kit.Client.Get(ctx, req.NamespacedName, backup); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.kit.Gone(kind(), req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if found, err := r.kit.Read(ctx, kind(), req, backup); !found {
+		return ctrl.Result{}, err
 	}
 	// The shared part of a pass is about a workload, and a backup has none.
 	w := resources.Workload{Name: backup.Name, Namespace: backup.Namespace, Spec: &coderv1alpha1.WorkloadSpec{}}

@@ -78,11 +78,8 @@ type scheduleScope struct {
 // Reconcile runs one pass.
 func (r *Scheduler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	schedule := &coderv1alpha1.CoderBackupSchedule{}
-	if err := r.kit.Client.Get(ctx, req.NamespacedName, schedule); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.kit.Gone(scheduleKind(), req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if found, err := r.kit.Read(ctx, scheduleKind(), req, schedule); !found {
+		return ctrl.Result{}, err
 	}
 	if !schedule.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil

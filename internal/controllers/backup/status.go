@@ -146,7 +146,8 @@ func selfContained(s *scope) metav1.Condition {
 	}
 	where := "the keys"
 	for _, variable := range s.controlPlane.Spec.ExtraEnv {
-		if from := variable.ValueFrom; variable.Name == "CODER_EXTERNAL_TOKEN_ENCRYPTION_KEYS" && from != nil && from.SecretKeyRef != nil {
+		from := variable.ValueFrom
+		if variable.Name == "CODER_EXTERNAL_TOKEN_ENCRYPTION_KEYS" && from != nil && from.SecretKeyRef != nil && from.SecretKeyRef.Name != "" {
 			where = fmt.Sprintf("the keys in Secret %q", from.SecretKeyRef.Name)
 			break
 		}

@@ -85,7 +85,7 @@ type answer struct {
 // control plane, and with each write to one of the Secrets.
 func (r *Reconciler) basisOf(ctx context.Context, s *scope) (ensure.Digest, error) {
 	names := []string{
-		access.TokenSecretName(s.cp), access.CredentialsSecretName(s.cp), access.InitialAdminSecretName(s.cp),
+		access.TokenSecretName(s.cp), access.CredentialsSecretName(s.cp), coderv1alpha1.InitialAdminSecretName(s.cp.Name),
 	}
 	if ref := s.cp.Spec.OperatorAccess.TokenSecretRef; ref != nil {
 		names = append(names, ref.Name)

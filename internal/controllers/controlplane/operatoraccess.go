@@ -91,7 +91,7 @@ func (r *Reconciler) holdsAccess(ctx context.Context, s *scope) (bool, error) {
 		return false, fmt.Errorf("listing the Secrets with the operator's access: %w", err)
 	}
 	for i := range list.Items {
-		if secret := &list.Items[i]; metav1.IsControlledBy(secret, s.cp) && secret.Name != access.InitialAdminSecretName(s.cp) {
+		if secret := &list.Items[i]; metav1.IsControlledBy(secret, s.cp) && secret.Name != coderv1alpha1.InitialAdminSecretName(s.cp.Name) {
 			return true, nil
 		}
 	}

@@ -72,10 +72,7 @@ func (r *Reconciler) restoreDatabase(ctx context.Context, s *scope) error {
 
 // restoreSource returns the backup of the spec, or nil.
 func (s *scope) restoreSource() *coderv1alpha1.RestoreSpec {
-	if s.cp.Spec.Bootstrap == nil {
-		return nil
-	}
-	return s.cp.Spec.Bootstrap.FromBackup
+	return ptr.Deref(s.cp.Spec.Bootstrap, coderv1alpha1.BootstrapSpec{}).FromBackup
 }
 
 // sourceName returns what status.restore.backup is after a restore. A rule of CoderControlPlane computes it too.

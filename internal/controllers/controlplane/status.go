@@ -61,7 +61,7 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	}
 	status.IncompleteObjects = s.incomplete
 	setLicense(s, &status)
-	status.WorkloadStatus = s.Status(summary(s, partsOf(s, &status)))
+	status.WorkloadStatus = s.Status(summary(s, &status))
 	return status
 }
 
@@ -78,12 +78,23 @@ func runningImage(s *scope) string {
 	return resources.ImageOf(s.Workload, &d.Spec.Template)
 }
 
-func summary(s *scope, parts []metav1.Condition) framework.Summary {
+func summary(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) framework.Summary {
 	sum := framework.Summary{
-		Parts: parts, Works: "Coder runs, and the operator has access to it", Stalled: s.stalled,
+		Works: "Coder runs, and the operator has access to it", Stalled: s.stalled,
 		Beside: []string{
 			coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionDatabaseExclusive, coderv1alpha1.ConditionVersionSupported,
 		},
+	}
+	switch {
+	case framework.InvalidName(&s.Pass) != "":
+		sum.Parts = []metav1.Condition{s.ResourcesApplied()}
+	case !s.Deleting():
+		// A condition may depend on those before it.
+		sum.Parts = framework.Parts(
+			databaseRestored(s, status), new(s.ResourcesApplied()), versionAllowed(s), s.upgraded(), versionSupported(s, status),
+			new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)), s.databaseExclusive(),
+			licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported(),
+		)
 	}
 	if result := s.license.result; !s.licenseAsked() || result != nil && result.Reason == coderv1alpha1.ReasonNotSupported {
 		// A Coder that does not support licenses works as well as it can, and a retry would not change that.
@@ -158,19 +169,6 @@ func setEverServed(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	case before.EverServed == nil && (before.ObjectNamePrefix == nil || before.Version == ""):
 		status.EverServed = ptr.To(false)
 	}
-}
-
-// partsOf returns the conditions from which Ready is derived, and those that do not affect it. A
-// condition may depend on those before it.
-func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.Condition {
-	if framework.InvalidName(&s.Pass) != "" {
-		return []metav1.Condition{s.ResourcesApplied()}
-	}
-	if s.Deleting() {
-		return nil
-	}
-	return framework.Parts(databaseRestored(s, status), new(s.ResourcesApplied()), versionAllowed(s), s.upgraded(), versionSupported(s, status), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
-		s.databaseExclusive(), licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported())
 }
 
 func coderReachable(s *scope) metav1.Condition {

@@ -45,7 +45,7 @@ func (t *Toolkit) Steps(p *Pass, needs ...string) []Step {
 
 func (t *Toolkit) applyServiceAccount(ctx context.Context, p *Pass) error {
 	if account := resources.ServiceAccount(p.Workload); account != nil {
-		return t.applyChild(ctx, p, account)
+		return p.failed(t.apply(ctx, p, account))
 	}
 	// A ServiceAccount that the operator created stays, and is adopted if the spec asks for it again.
 	handOver := map[string]string{coderv1alpha1.AnnotationAdopt: p.adoptValue()}
@@ -73,9 +73,7 @@ func (t *Toolkit) applyDeployment(ctx context.Context, p *Pass) error {
 		}
 		return ensure.Waits(coderv1alpha1.ReasonReconciling, ConflictInterval, "the strategy of Deployment %q has changed", d.Name)
 	}
-	if found != nil {
-		p.Problems = append(p.Problems, *found)
-	}
+	err = p.failed(found, err)
 	p.DeploymentForeign = isNotOwned(err)
 	if err == nil {
 		p.Deployment = d
@@ -88,7 +86,7 @@ func (t *Toolkit) applyService(ctx context.Context, p *Pass) error {
 	if service == nil {
 		return nil
 	}
-	err := t.applyChild(ctx, p, service)
+	err := p.failed(t.apply(ctx, p, service))
 	p.ServiceForeign = isNotOwned(err)
 	return err
 }
@@ -101,7 +99,7 @@ func applyBuilt[T interface {
 	return func(ctx context.Context, p *Pass) error {
 		var none T
 		if desired := build(p.Workload); desired != none {
-			return t.applyChild(ctx, p, desired)
+			return p.failed(t.apply(ctx, p, desired))
 		}
 		return nil
 	}
@@ -149,15 +147,6 @@ func (t *Toolkit) kindMissing(p *Pass, desired client.Object, kind schema.GroupV
 	}
 	return &Problem{coderv1alpha1.ReasonKindMissing, fmt.Sprintf("the cluster does not serve %s %s, which %s needs; install %s, "+
 		"which the operator detects without a restart, or remove the field", kind.GroupVersion(), kind.Kind, field, software)}
-}
-
-// applyChild applies an object like apply, and records the problem in p.Problems.
-func (t *Toolkit) applyChild(ctx context.Context, p *Pass, desired client.Object) error {
-	found, ended := t.apply(ctx, p, desired)
-	if found != nil {
-		p.Problems = append(p.Problems, *found)
-	}
-	return ended
 }
 
 // apply applies an object in the owner's namespace, and keeps StepPrune from deleting it. It returns
@@ -242,4 +231,56 @@ func isNotOwned(err error) bool {
 	var refused *apply.NotOwnedError
 	stop := ensure.Stopped(err)
 	return errors.As(err, &refused) || stop != nil && stop.Reason == coderv1alpha1.ReasonNotOwned
+}
+
+// LookForAdopted reads the workload's Deployment and sets Current, Workload.Live, and Workload.Adopted if
+// the Deployment was handed over by an earlier owner. The pods of such a Deployment have other
+// labels than the operator's. Every step that selects pods needs them, so this step runs before
+// those.
+func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
+	var d *appsv1.Deployment
+	claim := t.controlledBy(p)
+	// The cache may not contain a Deployment that was just handed over.
+	for _, reader := range []client.Reader{t.Client, t.Live} {
+		found := &appsv1.Deployment{}
+		err := reader.Get(ctx, client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}, found)
+		if client.IgnoreNotFound(err) != nil {
+			err = fmt.Errorf("reading Deployment %q: %w", p.Workload.Name, err)
+			p.Complain(coderv1alpha1.ReasonApplyFailed, Redact(err.Error()))
+			return err
+		}
+		if err == nil && claim.Holds(found) {
+			d = found
+			break
+		}
+	}
+	if d == nil {
+		return nil
+	}
+	// Services and policies can select by label values only. With an empty selector they would
+	// select every pod of the namespace.
+	if s := d.Spec.Selector; s != nil && (len(s.MatchLabels) == 0 || len(s.MatchExpressions) > 0) {
+		return p.failed(waitingProblem(coderv1alpha1.ReasonNotOwned, fmt.Sprintf(
+			"Deployment %q cannot be taken over, because its selector is not made of matchLabels alone; delete one of the two, "+
+				"or remove the annotation %s", d.Name, coderv1alpha1.AnnotationAdopt)))
+	}
+	p.Current, p.Workload.Live = d, d.Spec.Template.DeepCopy()
+	p.Workload.Adopted = resources.AdoptedFrom(p.Workload, d)
+	return nil
+}
+
+// OwnDeployment returns the workload's Deployment that a reader has, or nil if there is none or
+// another owner controls it.
+func (p *Pass) OwnDeployment(ctx context.Context, reader client.Reader) (*appsv1.Deployment, error) {
+	d := &appsv1.Deployment{}
+	err := reader.Get(ctx, client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}, d)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Deployment %q: %w", p.Workload.Name, err)
+	case !metav1.IsControlledBy(d, p.Object):
+		return nil, nil
+	}
+	return d, nil
 }

@@ -87,6 +87,15 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 	return nil
 }
 
+// Read reads the object of a pass, and reports whether it exists.
+func (t *Toolkit) Read(ctx context.Context, kind Kind, req ctrl.Request, obj client.Object) (bool, error) {
+	err := t.Client.Get(ctx, req.NamespacedName, obj)
+	if apierrors.IsNotFound(err) {
+		t.Gone(kind, req.NamespacedName)
+	}
+	return err == nil, client.IgnoreNotFound(err)
+}
+
 // Gone drops the state and the metrics of an object that no longer exists.
 func (t *Toolkit) Gone(kind Kind, key client.ObjectKey) {
 	t.Metrics.Forget(kind.Name, key.Namespace, key.Name)

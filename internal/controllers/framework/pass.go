@@ -145,6 +145,14 @@ func (p *Pass) Complain(reason, message string) {
 	p.Problems = append(p.Problems, Problem{Reason: reason, Message: message})
 }
 
+// failed records the problem to report for a failure, if any, and returns the error with which the step ends.
+func (p *Pass) failed(found *Problem, ended error) error {
+	if found != nil {
+		p.Problems = append(p.Problems, *found)
+	}
+	return ended
+}
+
 // CheckName stops the pass if no valid names for the children can be derived from the object's
 // name. The CRD rejects such names, but an object can still come from a restored backup or from the
 // CRD of the public predecessor.

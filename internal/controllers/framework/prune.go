@@ -49,11 +49,7 @@ func (p *Pass) pruned(err error) error {
 	if err == nil {
 		return nil
 	}
-	found, ended := applyTrouble(err)
-	if found != nil {
-		p.Problems = append(p.Problems, *found)
-	}
-	return ended
+	return p.failed(applyTrouble(err))
 }
 
 // ending collects the errors of a step that does several things. An error that must be retried with

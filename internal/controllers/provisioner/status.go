@@ -22,16 +22,26 @@ func statusOf(s *scope) coderv1alpha1.CoderProvisionerStatus {
 	if !s.Deleting() {
 		setKey(s, &status)
 	}
-	parts := partsOf(s)
-	summary := framework.Summary{
-		Parts: parts, Works: "the provisioners run, and their key works", Stalled: s.stalled, Deleting: s.waits,
+	summary := framework.Summary{Works: "the provisioners run, and their key works", Stalled: s.stalled, Deleting: s.waits}
+	const typeEntitled = coderv1alpha1.ConditionExternalProvisionersEntitled
+	switch {
+	case s.Deleting():
+	case framework.InvalidName(&s.Pass) != "":
+		summary.Parts = []metav1.Condition{s.ResourcesApplied()}
+	default:
+		entitled := framework.ConditionUnknown(typeEntitled, coderv1alpha1.ReasonNotChecked, "not checked, because the operator creates no key")
+		if resources.MakesKey(s.cr) {
+			entitled = checked(typeEntitled, s.key.Entitled)
+		}
+		summary.Parts = framework.Parts(new(controlPlaneReady(s)), &entitled, new(keyReady(s)), new(secretReady(s)),
+			new(s.ResourcesApplied()), new(s.DeploymentAvailable()), s.WorkspaceAccess(), s.MetricsExported())
 	}
 	if !resources.MakesKey(s.cr) {
 		summary.Works = "the provisioners run; the operator does not check their credentials in Coder"
 	}
 	if s.key.Entitled.Status != metav1.ConditionFalse {
 		// If the entitlement is unknown, the condition about the key contains a better message.
-		summary.Beside = []string{coderv1alpha1.ConditionExternalProvisionersEntitled}
+		summary.Beside = []string{typeEntitled}
 	}
 	status.WorkloadStatus = s.Status(summary)
 	return status
@@ -68,19 +78,6 @@ func setKey(s *scope, status *coderv1alpha1.CoderProvisionerStatus) {
 	status.ProvisionerKeyID, status.ProvisionerKeyName, status.TagsHash = r.ID, r.Name, r.TagsHash
 }
 
-// partsOf returns the conditions from which Ready is derived, and those that do not affect it. A
-// condition may depend on those before it.
-func partsOf(s *scope) []metav1.Condition {
-	if s.Deleting() {
-		return nil
-	}
-	if framework.InvalidName(&s.Pass) != "" {
-		return []metav1.Condition{s.ResourcesApplied()}
-	}
-	return framework.Parts(new(controlPlaneReady(s)), new(entitled(s)), new(keyReady(s)), new(secretReady(s)),
-		new(s.ResourcesApplied()), new(s.DeploymentAvailable()), s.WorkspaceAccess(), s.MetricsExported())
-}
-
 func controlPlaneReady(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionControlPlaneReady
 	ref := s.cr.Spec.ControlPlaneRef
@@ -100,14 +97,6 @@ func controlPlaneReady(s *scope) metav1.Condition {
 		return checked(kind, *s.key.ControlPlane)
 	}
 	return framework.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("CoderControlPlane %q has the URL %s", ref.Name, s.inputs.URL))
-}
-
-func entitled(s *scope) metav1.Condition {
-	const kind = coderv1alpha1.ConditionExternalProvisionersEntitled
-	if !resources.MakesKey(s.cr) {
-		return framework.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "not checked, because the operator creates no key")
-	}
-	return checked(kind, s.key.Entitled)
 }
 
 func keyReady(s *scope) metav1.Condition {

@@ -126,25 +126,20 @@ func AdoptedFrom(w Workload, d *appsv1.Deployment) *Adopted {
 	adopted := &Adopted{
 		Selector: maps.Clone(d.Spec.Selector.MatchLabels), Container: w.Container, Template: d.Spec.Template.DeepCopy(),
 	}
-	c := containerNamed(adopted.Template.Spec.Containers, w.Container)
-	if c == nil {
-		// All three of Coder's own charts use this container name.
-		if c = containerNamed(adopted.Template.Spec.Containers, chartContainer); c != nil {
-			adopted.Container = chartContainer
-		}
-	}
-	if c != nil {
-		for _, port := range c.Ports {
-			if port.Name == portHTTP {
-				adopted.HTTPPort = port.ContainerPort
+	// All three of Coder's own charts use the name of coderd's container.
+	for _, name := range []string{w.Container, ControlPlaneContainer} {
+		if c := containerNamed(adopted.Template.Spec.Containers, name); c != nil {
+			adopted.Container = name
+			for _, port := range c.Ports {
+				if port.Name == portHTTP {
+					adopted.HTTPPort = port.ContainerPort
+				}
 			}
+			break
 		}
 	}
 	return adopted
 }
-
-// chartContainer is the name of the container in Coder's own charts.
-const chartContainer = "coder"
 
 // PodLabels returns the labels that select the pods.
 func PodLabels(w Workload) map[string]string {

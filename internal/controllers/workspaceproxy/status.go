@@ -32,9 +32,13 @@ func statusOf(s *scope) coderv1alpha1.CoderWorkspaceProxyStatus {
 			status.Registered = *result.Registered
 		}
 	}
-	summary := framework.Summary{
-		Parts: partsOf(s), Works: "the proxy runs and is registered in Coder",
-		Stalled: s.stalled, Deleting: s.waits,
+	summary := framework.Summary{Works: "the proxy runs and is registered in Coder", Stalled: s.stalled, Deleting: s.waits}
+	switch {
+	case framework.InvalidName(&s.Pass) != "":
+		summary.Parts = []metav1.Condition{s.ResourcesApplied()}
+	case !s.Deleting():
+		summary.Parts = framework.Parts(
+			controlPlaneReady(s), registered(s), new(s.ResourcesApplied()), new(s.DeploymentAvailable()), s.Exposed(), s.MetricsExported())
 	}
 	if s.registration != nil && s.registration.State == registration.Unverified {
 		summary.Beside = []string{coderv1alpha1.ConditionRegistered}
@@ -42,19 +46,6 @@ func statusOf(s *scope) coderv1alpha1.CoderWorkspaceProxyStatus {
 	}
 	status.WorkloadStatus = s.Status(summary)
 	return status
-}
-
-// partsOf returns the conditions from which Ready is derived, and those that do not affect it. A
-// condition may depend on those before it.
-func partsOf(s *scope) []metav1.Condition {
-	if framework.InvalidName(&s.Pass) != "" {
-		return []metav1.Condition{s.ResourcesApplied()}
-	}
-	if s.Deleting() {
-		return nil
-	}
-	return framework.Parts(
-		controlPlaneReady(s), registered(s), new(s.ResourcesApplied()), new(s.DeploymentAvailable()), s.Exposed(), s.MetricsExported())
 }
 
 func registered(s *scope) *metav1.Condition {

@@ -164,14 +164,14 @@ func (p *pass) initialAdmin(ctx context.Context, token *storedToken) (note strin
 	case InitialAdminExists:
 		return p.existsNote(), nil
 	}
-	secret, err := p.ownSecret(ctx, InitialAdminSecretName(p.cp))
+	secret, err := p.ownSecret(ctx, coderv1alpha1.InitialAdminSecretName(p.cp.Name))
 	if err != nil {
 		return "", err
 	}
 	// The Secret is written before the account exists. Until then, it follows the spec.
 	admin := readAccount(secret)
 	if !admin.complete() || admin.username != p.adminName() || admin.email != p.adminEmail() {
-		if admin, err = p.saveAccount(ctx, admin, InitialAdminSecretName(p.cp), p.adminName(), p.adminEmail(), nil); err != nil {
+		if admin, err = p.saveAccount(ctx, admin, coderv1alpha1.InitialAdminSecretName(p.cp.Name), p.adminName(), p.adminEmail(), nil); err != nil {
 			return "", err
 		}
 	}

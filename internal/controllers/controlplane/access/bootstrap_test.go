@@ -169,7 +169,7 @@ func TestSecretNames(t *testing.T) {
 			cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Name: c.name}}
 			cp.Spec.OperatorAccess.GeneratedTokenSecretName = c.given
 			for got, want := range map[string]string{
-				TokenSecretName(cp): c.token, CredentialsSecretName(cp): c.credentials, InitialAdminSecretName(cp): c.admin,
+				TokenSecretName(cp): c.token, CredentialsSecretName(cp): c.credentials, coderv1alpha1.InitialAdminSecretName(cp.Name): c.admin,
 			} {
 				if got != want || len(got) > 63 {
 					t.Errorf("got %q (%d), want %q", got, len(got), want)

@@ -68,11 +68,6 @@ func CredentialsSecretName(cp *coderv1alpha1.CoderControlPlane) string {
 	return coderv1alpha1.SuffixedName(cp.Name, "-operator-credentials")
 }
 
-// InitialAdminSecretName returns the name of the Secret with the initial admin account.
-func InitialAdminSecretName(cp *coderv1alpha1.CoderControlPlane) string {
-	return coderv1alpha1.InitialAdminSecretName(cp.Name)
-}
-
 // TokenName returns the name of the operator's token in Coder. During a rotation the new token gets
 // the other one of the two names.
 func TokenName(cp *coderv1alpha1.CoderControlPlane) string {

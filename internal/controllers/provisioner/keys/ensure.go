@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -117,10 +118,7 @@ func (p *pass) digest() ensure.Digest {
 }
 
 func controlPlaneName(cr *coderv1alpha1.CoderProvisioner) string {
-	if cr.Spec.ControlPlaneRef == nil {
-		return ""
-	}
-	return cr.Spec.ControlPlaneRef.Name
+	return ptr.Deref(cr.Spec.ControlPlaneRef, coderv1alpha1.ControlPlaneReference{}).Name
 }
 
 // ask compares the key in Coder with the wanted one, and creates a key if that is necessary and

@@ -214,3 +214,131 @@ func (p *pass) mark() string { return "#coder-k8s-" + string(p.proxy.UID) }
 func (p *pass) isMarked(proxy coderd.WorkspaceProxy) bool {
 	return p.proxy.UID != "" && strings.HasSuffix(proxy.Icon, p.mark())
 }
+
+// given verifies the session token of spec.proxySessionTokenSecretRef. That Secret belongs to the
+// user and is never written.
+func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference) error {
+	ref.Key = cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
+	ours, err := p.secrets.GetMine(ctx, ref.Name)
+	if err != nil {
+		return err
+	}
+	if ours != nil {
+		return ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0,
+			"spec.proxySessionTokenSecretRef names Secret %q, which the operator created itself; use your own Secret, "+
+				"or register the proxy through controlPlaneRef or bootstrap", ref.Name)
+	}
+	p.result.TokenRef = &ref
+	token, err := p.tokenIn(ctx, ref.Name, ref.Key)
+	if err != nil {
+		return err
+	}
+	if token == "" {
+		p.registered(false)
+		return ensure.Fails(coderv1alpha1.ReasonTokenSecretMissing, retryFailed,
+			"there is no session token in key %q of Secret %q in namespace %q (spec.proxySessionTokenSecretRef); put it there",
+			ref.Key, ref.Name, p.proxy.Namespace)
+	}
+	if err := p.checkGiven(ctx, ref, token); err != nil {
+		return err
+	}
+	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, fmt.Sprintf(
+		"Coder at %s accepts the session token of spec.proxySessionTokenSecretRef", strings.TrimSuffix(p.req.AccessURL, "/")))
+	p.result.RequeueAfter = p.untilRecheck()
+	return nil
+}
+
+// checkGiven verifies a token with Coder. If the access URL does not answer, the token stays
+// unverified and is not rejected: browsers and pods use that URL, and the operator may be unable to
+// reach it.
+func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretReference, token string) error {
+	about := ensure.DigestOf(p.req.AccessURL, token)
+	if p.recall(about) {
+		if p.checked.Value == nil {
+			p.registered(true)
+			return nil
+		}
+		return p.checked.Value
+	}
+	api, err := p.NewClient(coderd.Config{URL: p.req.AccessURL, Timeout: requestTimeout, Restricted: true})
+	if err == nil {
+		err = api.CheckWorkspaceProxyToken(ctx, token)
+	}
+	switch {
+	case err == nil:
+		p.registered(true)
+		p.remember(about, nil)
+		return nil
+	case coderd.IsUnauthorized(err):
+		p.registered(false)
+		return ensure.Fails(coderv1alpha1.ReasonTokenRefused, retryFailed,
+			"Coder at %s does not accept the session token in key %q of Secret %q (spec.proxySessionTokenSecretRef): it is wrong, "+
+				"or the proxy was deleted; put a new one there", api.URL(), ref.Key, ref.Name)
+	}
+	unverified := &ensure.Stop{State: Unverified, Reason: coderv1alpha1.ReasonNotChecked, After: recheck,
+		Message: "the session token of spec.proxySessionTokenSecretRef could not be verified: " + Stable(err.Error())}
+	p.remember(about, unverified)
+	return unverified
+}
+
+// remove removes the registration. It writes nothing to Kubernetes: the Secret is deleted with its
+// owner, and removing a registration twice is harmless.
+func (p *pass) remove(ctx context.Context) error {
+	secret, err := p.secrets.GetMine(ctx, resources.ProxyTokenSecretName(p.proxy))
+	if err != nil {
+		return err
+	}
+	r := readRecord(secret)
+	if r.empty() {
+		r.id, r.name = p.proxy.Status.ProxyID, p.proxy.Status.ProxyName
+	}
+	if !r.empty() && p.proxy.Spec.ProxySessionTokenSecretRef == nil {
+		where := fmt.Sprintf("%q", r.name)
+		t, problem := p.target(ctx, true)
+		if problem == nil {
+			where += " in Coder at " + t.url
+			problem = p.unregister(ctx, t, r)
+		}
+		if problem != nil {
+			p.result.LeftBehind = fmt.Sprintf("the registration %s was not removed; delete it in Coder: %v", where, problem)
+			if !ensure.IsUnavailable(problem) {
+				return problem
+			}
+		}
+	}
+	p.registered(false)
+	p.result.Ready(coderv1alpha1.ReasonUnregistered, "no registration of this proxy is left in Coder")
+	return nil
+}
+
+// unregister removes a registration. It returns nil if nothing is left of it. Otherwise the error is
+// a stop, unless Kubernetes failed.
+func (p *pass) unregister(ctx context.Context, t *target, r *record) error {
+	id, unreadable := uuid.Parse(r.id)
+	if r.id == "" {
+		// Its creation was prepared, and may have succeeded.
+		found, err := t.api.WorkspaceProxyByName(ctx, r.name)
+		if coderd.IsNotFound(err) || err == nil && !p.isMarked(found) {
+			return nil
+		}
+		if err != nil {
+			return answered(err)
+		}
+		id = found.ID
+	} else if unreadable != nil {
+		// The record was changed by a user and names no proxy that could be removed.
+		return nil //nolint:nilerr // What cannot be read names no proxy.
+	}
+	found, err := t.api.WorkspaceProxyByID(ctx, id)
+	if coderd.IsNotFound(err) || err == nil && found.Deleted {
+		return nil
+	}
+	if err == nil {
+		err = t.api.DeleteWorkspaceProxy(ctx, id)
+	}
+	if err != nil {
+		return answered(err)
+	}
+	p.result.Events.Normal(coderv1alpha1.ReasonUnregistered, fmt.Sprintf("removed the registration %q in Coder at %s", found.Name, t.url))
+	return nil
+}
