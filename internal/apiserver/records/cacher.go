@@ -124,7 +124,7 @@ func (s *served) Watch(ctx context.Context, key string, options storage.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	if from > s.store.Table.Revision() {
+	if from > s.store.Revision() {
 		now, err := s.store.GetCurrentResourceVersion(ctx)
 		if err != nil {
 			return nil, err

@@ -124,6 +124,9 @@ func (s *Store) RequestWatchProgress(ctx context.Context) error {
 	return nil
 }
 
+// Revision returns the newest revision up to which this replica has seen all changes.
+func (s *Store) Revision() uint64 { return s.Table.Revision() }
+
 // FirstName returns the name of the object whose counterpart in Coder was renamed to this name, or
 // "".
 func (s *Store) FirstName(namespace, name string) string {
