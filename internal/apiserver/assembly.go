@@ -52,10 +52,6 @@ type informerFactory struct {
 	informers.SharedInformerFactory
 }
 
-func newInformerFactory(client kubernetes.Interface) informerFactory {
-	return informerFactory{informers.NewSharedInformerFactory(client, resync)}
-}
-
 // ForResource returns an error.
 func (informerFactory) ForResource(schema.GroupVersionResource) (informers.GenericInformer, error) {
 	return nil, errors.New("there are no informers by resource")

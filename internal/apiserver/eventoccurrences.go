@@ -34,7 +34,8 @@ var scheduledBuilds = map[string]string{
 // workspaceOccurrences returns the occurrences between two states of a workspace.
 func workspaceOccurrences(before, after *aggregationv1alpha1.CoderWorkspace) []occurrence {
 	var all []occurrence
-	if b := after.Status.LatestBuild; b != nil && !sameBuild(before.Status.LatestBuild, b) {
+	a, b := before.Status.LatestBuild, after.Status.LatestBuild
+	if b != nil && (a == nil || a.Number != b.Number || a.Status != b.Status) {
 		number := fmt.Sprint(b.Number)
 		why, bySchedule := scheduledBuilds[b.Reason]
 		switch {
@@ -62,10 +63,6 @@ func workspaceOccurrences(before, after *aggregationv1alpha1.CoderWorkspace) []o
 		all = append(all, occurrence{reason: is.Reason, action: actionRun, warning: true, key: transitionKey(is), note: is.Message})
 	}
 	return all
-}
-
-func sameBuild(a, b *aggregationv1alpha1.WorkspaceBuild) bool {
-	return a != nil && a.Number == b.Number && a.Status == b.Status
 }
 
 // conditionOf returns a condition, or an empty one if it is missing.

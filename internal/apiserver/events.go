@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -136,7 +135,12 @@ func (r *eventRecorder) Run(ctx context.Context) {
 
 func (r *eventRecorder) write(ctx context.Context, limit *rate.Limiter, object runtime.Object, o occurrence) {
 	event := r.event(object, o)
-	if !r.limitOf(event.Regarding.UID).AllowN(r.config.Clock.Now(), 1) || limit.Wait(ctx) != nil {
+	own, ok := r.limits.Get(event.Regarding.UID)
+	if !ok {
+		own = rate.NewLimiter(rate.Every(objectEventEvery), objectEventBurst)
+		r.limits.Add(event.Regarding.UID, own)
+	}
+	if !own.(*rate.Limiter).AllowN(r.config.Clock.Now(), 1) || limit.Wait(ctx) != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, eventWriteTimeout)
@@ -145,16 +149,6 @@ func (r *eventRecorder) write(ctx context.Context, limit *rate.Limiter, object r
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		log.FromContext(ctx).Info("Could not write an Event", "namespace", event.Namespace, "name", event.Regarding.Name, "reason", o.reason, "error", err.Error())
 	}
-}
-
-// limitOf returns the rate limiter of an object.
-func (r *eventRecorder) limitOf(uid types.UID) *rate.Limiter {
-	if limit, ok := r.limits.Get(uid); ok {
-		return limit.(*rate.Limiter)
-	}
-	limit := rate.NewLimiter(rate.Every(objectEventEvery), objectEventBurst)
-	r.limits.Add(uid, limit)
-	return limit
 }
 
 // event returns the Event of an occurrence. Equal occurrences have equal names.

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -48,17 +47,6 @@ func (s stores) filled() error {
 	return nil
 }
 
-// ready returns an error if this replica cannot answer yet.
-func (s *storage) ready() error {
-	if err := s.stores.filled(); err != nil {
-		return err
-	}
-	if _, known := s.board.All(); !known {
-		return errors.New("the sync status of the control planes is not read yet")
-	}
-	return nil
-}
-
 // caughtUp implements objects.
 func (s stores) caughtUp(ctx context.Context) error {
 	if err := s.filled(); err != nil {
@@ -72,13 +60,20 @@ func (s stores) caughtUp(ctx context.Context) error {
 	return nil
 }
 
-// lead takes part in the election of the replica that mirrors, until the context is canceled.
-func (s *storage) lead(ctx context.Context) error { return s.leader.Start(ctx, s.mirrorAndPublish) }
-
 // mirrorAndPublish mirrors and publishes the sync status while this replica is the leader.
 func (s *storage) mirrorAndPublish(ctx context.Context) {
-	// The writes of the previous leader must not be missed.
-	for s.prepare(ctx) != nil {
+	for {
+		// The writes of the previous leader must not be missed, and the mirror continues with its sync status.
+		err := s.stores.caughtUp(ctx)
+		if err == nil {
+			err = s.states.takeOver(ctx)
+		}
+		if err == nil {
+			break
+		}
+		if ctx.Err() == nil {
+			log.FromContext(ctx).Info("Could not prepare the mirror", "error", err.Error())
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -115,19 +110,6 @@ func (s *storage) sweep(ctx context.Context) {
 			}
 		}
 	}
-}
-
-// prepare waits until this replica knows all previous writes, and takes over the sync status.
-func (s *storage) prepare(ctx context.Context) error {
-	err := s.stores.caughtUp(ctx)
-	if err == nil {
-		// The mirror continues with the sync status of the previous leader.
-		err = s.states.takeOver(ctx)
-	}
-	if err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).Info("Could not prepare the mirror", "error", err.Error())
-	}
-	return err
 }
 
 // restored returns an error when the cluster went back to an earlier state. What this replica has in memory is

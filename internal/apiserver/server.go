@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -121,7 +120,10 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for kube-apiserver: %w", err)
 	}
-	k := kube{client: client, dynamic: untyped, informers: newInformerFactory(client), delegate: delegateTo(client)}
+	k := kube{
+		client: client, dynamic: untyped, delegate: delegateTo(client),
+		informers: informerFactory{informers.NewSharedInformerFactory(client, resync)},
+	}
 	for _, r := range []struct {
 		cluster        *records.Cluster
 		resource, kind string
@@ -179,25 +181,20 @@ func newServer(config Config, k kube) (*Server, error) {
 	}); err != nil {
 		return nil, err
 	}
-	return s, s.install(config, typer, codecs)
-}
-
-// install registers the API group with the server.
-func (s *Server) install(config Config, typer *runtime.Scheme, codecs serializer.CodecFactory) error {
 	gate := &registry.Gate{
 		Board: s.storage.board, Filled: s.storage.stores.filled, Serves: config.Connections.Serves,
 		Namespaces: s.storage.namespaces,
 	}
 	verbs, err := s.storage.rest(codecs, gate, s.generic.Authorizer)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	group := server.NewDefaultAPIGroupInfo(aggregationv1alpha1.GroupVersion.Group, typer, runtime.NewParameterCodec(typer), codecs)
 	group.VersionedResourcesStorageMap[aggregationv1alpha1.GroupVersion.Version] = verbs
 	if err := s.generic.InstallAPIGroup(&group); err != nil {
-		return fmt.Errorf("installing API group %s: %w", aggregationv1alpha1.GroupVersion.Group, err)
+		return nil, fmt.Errorf("installing API group %s: %w", aggregationv1alpha1.GroupVersion.Group, err)
 	}
-	return nil
+	return s, nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -215,7 +212,13 @@ func (s *Server) Ready(*http.Request) error {
 				metav1.NamespaceSystem, authenticationConfigMap, ca.key)
 		}
 	}
-	return s.storage.ready()
+	if err := s.storage.stores.filled(); err != nil {
+		return err
+	}
+	if _, known := s.storage.board.All(); !known {
+		return errors.New("the sync status of the control planes is not read yet")
+	}
+	return nil
 }
 
 // Start serves until the context is done. Running requests then have drainTimeout to end.
@@ -229,7 +232,13 @@ func (s *Server) Start(ctx context.Context) error {
 		go s.certificates.Run(ctx)
 	}
 	s.informers.Start(ctx.Done())
-	parts := s.parts()
+	prepared := s.generic.PrepareRun()
+	// None of these functions ends earlier than the server.
+	parts := []func(context.Context) error{
+		prepared.RunWithContext,
+		func(ctx context.Context) error { return s.storage.leader.Start(ctx, s.storage.mirrorAndPublish) },
+		s.storage.states.Start, s.storage.sessions.Run, s.storage.actors.Run, s.storage.tokens.Run, s.storage.restored,
+	}
 	ended := make(chan error, len(parts))
 	for _, run := range parts {
 		go func() { ended <- run(ctx) }()
@@ -243,20 +252,6 @@ func (s *Server) Start(ctx context.Context) error {
 	// The library does not wait for sessions in workspaces.
 	s.storage.agents.Close()
 	defer s.storage.close(ctx)
-	return s.drain(ctx, ended, len(parts))
-}
-
-// parts returns the functions that run as long as the server. None of them ends earlier.
-func (s *Server) parts() []func(context.Context) error {
-	prepared := s.generic.PrepareRun()
-	return []func(context.Context) error{
-		prepared.RunWithContext, s.storage.lead, s.storage.states.Start, s.storage.sessions.Run, s.storage.actors.Run, s.storage.tokens.Run,
-		s.storage.restored,
-	}
-}
-
-// drain waits until all parts have ended, up to drainTimeout.
-func (s *Server) drain(ctx context.Context, ended <-chan error, parts int) error {
 	grace := time.NewTimer(drainTimeout)
 	defer grace.Stop()
 	var errs []error

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -266,7 +267,7 @@ func (s *site) build(t testing.TB) net.Listener {
 		MirrorLease: patientLease, DialAgent: s.agent.Dial,
 	}, kube{
 		client: s.kube, dynamic: s.untyped,
-		informers:  newInformerFactory(s.kube),
+		informers:  informerFactory{informers.NewSharedInformerFactory(s.kube, resync)},
 		delegate:   s.delegate,
 		workspaces: s.workspaces, templates: s.templates, users: s.users, sources: s.sources,
 	})

@@ -61,7 +61,7 @@ type states struct {
 	// objects are the objects that this replica knows.
 	objects objects
 	began   time.Time
-	// adopting serializes replace. After takeOver, no earlier call of adopt can replace the board any
+	// adopting serializes replace. After takeOver, no earlier call in Start can replace the board any
 	// more.
 	adopting sync.Mutex
 }
@@ -93,7 +93,15 @@ func newStates(board *syncstatus.Board, client dynamic.Interface, provider Conne
 // Start updates the board from the cluster while another replica mirrors.
 func (s *states) Start(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
-	if _, err := s.informer.Informer().AddEventHandler(stirring(changed)); err != nil {
+	stir := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	if _, err := s.informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { stir() }, UpdateFunc: func(any, any) { stir() }, DeleteFunc: func(any) { stir() },
+	}); err != nil {
 		return err
 	}
 	s.factory.Start(ctx.Done())
@@ -102,7 +110,11 @@ func (s *states) Start(ctx context.Context) error {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		if !s.lease.leads() {
-			if err := s.adopt(ctx, s.lease.leads); err != nil && ctx.Err() == nil {
+			stored, err := s.stored()
+			if err == nil {
+				err = s.replace(ctx, stored, s.lease.leads)
+			}
+			if err != nil && ctx.Err() == nil {
 				log.FromContext(ctx).V(1).Info("Could not read the sync status of the control planes", "error", err.Error())
 			}
 		}
@@ -161,15 +173,6 @@ func (s *states) takeOver(ctx context.Context) error {
 	return s.replace(ctx, stored, func() bool { return false })
 }
 
-// adopt replaces the board with the states from the cache, unless unless() returns true by then.
-func (s *states) adopt(ctx context.Context, unless func() bool) error {
-	stored, err := s.stored()
-	if err != nil {
-		return err
-	}
-	return s.replace(ctx, stored, unless)
-}
-
 // replace replaces the board, unless unless() returns true by then. It first waits until this replica
 // has the objects that the states refer to.
 func (s *states) replace(ctx context.Context, stored map[types.NamespacedName]syncstatus.Status, unless func() bool) error {
@@ -192,7 +195,9 @@ func (s *states) replace(ctx context.Context, stored map[types.NamespacedName]sy
 			all = append(all, p)
 		}
 	}
-	sortPartitions(all)
+	slices.SortFunc(all, func(a, b syncstatus.Status) int {
+		return cmp.Compare(a.ControlPlane.String(), b.ControlPlane.String())
+	})
 	if known, ok := s.board.All(); ok && slices.Equal(known, all) {
 		return nil
 	}
@@ -205,12 +210,6 @@ func (s *states) replace(ctx context.Context, stored map[types.NamespacedName]sy
 		s.board.Replace(all)
 	}
 	return nil
-}
-
-func sortPartitions(all []syncstatus.Status) {
-	slices.SortFunc(all, func(a, b syncstatus.Status) int {
-		return cmp.Compare(a.ControlPlane.String(), b.ControlPlane.String())
-	})
 }
 
 // stored returns the states from the cache.
@@ -228,8 +227,12 @@ func (s *states) stored() (map[types.NamespacedName]syncstatus.Status, error) {
 func statusesOf(objects []runtime.Object) (map[types.NamespacedName]syncstatus.Status, error) {
 	out := map[types.NamespacedName]syncstatus.Status{}
 	for _, each := range objects {
-		state, err := stateOf(each)
-		if err != nil {
+		untyped, ok := each.(*unstructured.Unstructured)
+		if !ok {
+			return nil, fmt.Errorf("bug: %T is not a CoderMirrorState", each)
+		}
+		state := &recordsv1alpha1.CoderMirrorState{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, state); err != nil {
 			return nil, err
 		}
 		controlPlane := types.NamespacedName{Namespace: state.Namespace, Name: state.Name}
@@ -244,15 +247,6 @@ func statusesOf(objects []runtime.Object) (map[types.NamespacedName]syncstatus.S
 		out[p.ControlPlane] = p
 	}
 	return out, nil
-}
-
-func stateOf(object runtime.Object) (*recordsv1alpha1.CoderMirrorState, error) {
-	untyped, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return nil, fmt.Errorf("bug: %T is not a CoderMirrorState", object)
-	}
-	state := &recordsv1alpha1.CoderMirrorState{}
-	return state, runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, state)
 }
 
 // publish writes the board to the cluster until the context is canceled.
@@ -375,17 +369,4 @@ func (s *states) put(ctx context.Context, p syncstatus.Status) error {
 		return nil
 	}
 	return err
-}
-
-// stirring returns an event handler that signals each event, without its content.
-func stirring(changed chan<- struct{}) cache.ResourceEventHandler {
-	stir := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { stir() }, UpdateFunc: func(any, any) { stir() }, DeleteFunc: func(any) { stir() },
-	}
 }

@@ -161,6 +161,8 @@ func (m *Manager) Look(ctx context.Context) (settled bool, err error) {
 
 // ensureSecret returns the Secret's data, after renewing it if necessary.
 func (m *Manager) ensureSecret(ctx context.Context) (map[string][]byte, error) {
+	service := m.Service + "." + m.Namespace + ".svc"
+	names := []string{service, service + ".cluster.local"}
 	for range attempts {
 		secret, err := m.Secrets.Get(ctx, m.Secret, metav1.GetOptions{})
 		missing := apierrors.IsNotFound(err)
@@ -174,10 +176,15 @@ func (m *Manager) ensureSecret(ctx context.Context) (map[string][]byte, error) {
 			}
 		case err != nil:
 			return nil, err
-		case !ours(secret):
-			return foreign(secret)
+		case secret.Labels[labelManagedBy] != managedBy && secret.Annotations[annotationFilledBy] != managedBy:
+			// Another component manages it.
+			if len(secret.Data[keyLeaf]) == 0 || len(secret.Data[keyLeafKey]) == 0 {
+				return nil, fmt.Errorf("it has no label %s=%s, so the operator does not write it, and %s or %s is empty; delete it, or add the certificate and its key",
+					labelManagedBy, managedBy, keyLeaf, keyLeafKey)
+			}
+			return secret.Data, nil
 		}
-		data, done, err := renew(secret.Data, m.names(), m.Clock.Now())
+		data, done, err := renew(secret.Data, names, m.Clock.Now())
 		if err != nil || done == "" {
 			return data, err
 		}
@@ -198,26 +205,6 @@ func (m *Manager) ensureSecret(ctx context.Context) (map[string][]byte, error) {
 		return data, nil
 	}
 	return nil, errors.New("other clients keep changing it; retrying later")
-}
-
-// ours reports whether this program manages the Secret.
-func ours(secret *corev1.Secret) bool {
-	return secret.Labels[labelManagedBy] == managedBy || secret.Annotations[annotationFilledBy] == managedBy
-}
-
-// foreign validates a Secret that another component manages.
-func foreign(secret *corev1.Secret) (map[string][]byte, error) {
-	if len(secret.Data[keyLeaf]) == 0 || len(secret.Data[keyLeafKey]) == 0 {
-		return nil, fmt.Errorf("it has no label %s=%s, so the operator does not write it, and %s or %s is empty; delete it, or add the certificate and its key",
-			labelManagedBy, managedBy, keyLeaf, keyLeafKey)
-	}
-	return secret.Data, nil
-}
-
-// names returns the DNS names of the Service.
-func (m *Manager) names() []string {
-	service := m.Service + "." + m.Namespace + ".svc"
-	return []string{service, service + ".cluster.local"}
 }
 
 // applyCA sets the CA that kube-apiserver trusts, if it differs.

@@ -49,20 +49,17 @@ func (s Subject) Status(err error) error {
 	case errors.As(err, &unavailable):
 		return Unavailable(unavailable.Error(), unavailable.RetryAfter)
 	case errors.As(err, &fault):
-		return withCoderRequest(s.fromCoder(fault), fault.RequestID)
+		converted := s.fromCoder(fault)
+		if converted.ErrStatus.Code >= http.StatusInternalServerError && fault.RequestID != "" {
+			// Name reports the ID under which Coder logged the request.
+			converted.ErrStatus = withCause(converted.ErrStatus, CauseCoderRequestID, fault.RequestID)
+		}
+		return converted
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError(err.Error(), seconds(0))
 	default:
 		return apierrors.NewInternalError(err)
 	}
-}
-
-// withCoderRequest adds the ID under which Coder logged a failed request, for Name.
-func withCoderRequest(err *apierrors.StatusError, id string) error {
-	if err.ErrStatus.Code >= http.StatusInternalServerError && id != "" {
-		err.ErrStatus = withCause(err.ErrStatus, CauseCoderRequestID, id)
-	}
-	return err
 }
 
 func (s Subject) fromCoder(fault *coderd.Error) *apierrors.StatusError {
@@ -189,23 +186,18 @@ func Name(ctx context.Context, err *error) {
 	if id == "" || causeOf(status, CauseRequestID) != "" {
 		return
 	}
-	logFailure(ctx, status)
-	where := "request " + id
-	if coders := causeOf(status, CauseCoderRequestID); coders != "" {
-		where += ", in Coder " + coders
-	}
-	status.Message = fmt.Sprintf("%s (%s)", status.Message, where)
-	*err = &apierrors.StatusError{ErrStatus: withCause(status, CauseRequestID, id)}
-}
-
-// logFailure writes the log line for the request ID.
-func logFailure(ctx context.Context, status metav1.Status) {
 	values := []any{"status", status.Code, "reason", status.Message}
 	if info, ok := request.RequestInfoFrom(ctx); ok {
 		values = append(values, "verb", info.Verb, "resource", info.Resource, "subresource", info.Subresource,
 			"namespace", info.Namespace, "name", info.Name)
 	}
 	log.FromContext(ctx).Info("A request failed", values...)
+	where := "request " + id
+	if coders := causeOf(status, CauseCoderRequestID); coders != "" {
+		where += ", in Coder " + coders
+	}
+	status.Message = fmt.Sprintf("%s (%s)", status.Message, where)
+	*err = &apierrors.StatusError{ErrStatus: withCause(status, CauseRequestID, id)}
 }
 
 // withCause returns a copy of the status with an additional cause.

@@ -385,8 +385,9 @@ func (a *Actors) cached(k userKey) (knownUser, bool) {
 
 // status returns the API status of an error about a Coder user.
 func (s Subject) status(err error) error {
-	if message, ok := problemOf(err); ok {
-		return s.forbidden("%s", message)
+	var p *ProblemError
+	if errors.As(err, &p) {
+		return s.forbidden("%s", p.Message)
 	}
 	return coderfault.Subject{Resource: s.Resource, Name: s.Name}.Status(err)
 }

@@ -44,25 +44,20 @@ func (a *Actors) Run(ctx context.Context) error {
 	for {
 		changed := a.config.Board.Changed()
 		if all, known := a.config.Board.All(); known {
-			a.forgetOthers(all)
+			a.mu.Lock()
+			for controlPlane := range a.counted {
+				if slices.ContainsFunc(all, func(p syncstatus.Status) bool { return p.ControlPlane == controlPlane }) {
+					continue
+				}
+				a.counted.Delete(controlPlane)
+				a.config.Metrics.matches.DeletePartialMatch(prometheus.Labels{"namespace": controlPlane.Namespace, "name": controlPlane.Name})
+			}
+			a.mu.Unlock()
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return nil
 		}
-	}
-}
-
-// forgetOthers removes the metrics of all control planes but these.
-func (a *Actors) forgetOthers(all []syncstatus.Status) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for controlPlane := range a.counted {
-		if slices.ContainsFunc(all, func(p syncstatus.Status) bool { return p.ControlPlane == controlPlane }) {
-			continue
-		}
-		a.counted.Delete(controlPlane)
-		a.config.Metrics.matches.DeletePartialMatch(prometheus.Labels{"namespace": controlPlane.Namespace, "name": controlPlane.Name})
 	}
 }

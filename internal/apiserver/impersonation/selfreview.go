@@ -82,19 +82,14 @@ func (r *SelfReview) Create(
 		warning.AddWarning(ctx, "", err.Error())
 	}
 	out := review.DeepCopy()
-	out.Status = statusOf(caller)
+	out.Status = aggregationv1alpha1.CoderSelfReviewStatus{User: caller.GetName(), Groups: caller.GetGroups()}
+	for _, key := range slices.Sorted(maps.Keys(caller.GetExtra())) {
+		out.Status.Extra = append(out.Status.Extra, aggregationv1alpha1.CoderSelfExtra{Key: key, Values: caller.GetExtra()[key]})
+	}
 	for i := range found {
 		out.Status.ControlPlanes = append(out.Status.ControlPlanes, r.selfIn(ctx, &found[i], caller))
 	}
 	return out, nil
-}
-
-func statusOf(caller user.Info) aggregationv1alpha1.CoderSelfReviewStatus {
-	out := aggregationv1alpha1.CoderSelfReviewStatus{User: caller.GetName(), Groups: caller.GetGroups()}
-	for _, key := range slices.Sorted(maps.Keys(caller.GetExtra())) {
-		out.Extra = append(out.Extra, aggregationv1alpha1.CoderSelfExtra{Key: key, Values: caller.GetExtra()[key]})
-	}
-	return out
 }
 
 // selfIn returns the caller's identity in one Coder. It looks up the user in Coder if a rule maps

@@ -2,7 +2,6 @@ package impersonation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -55,15 +54,6 @@ func FindUser(ctx context.Context, client *coderd.Client, d Decision) (coderd.Us
 		return found, problem("%s, but user %q is suspended in Coder", d.Reason, found.Username)
 	}
 	return found, nil
-}
-
-// problemOf returns the message of a ProblemError, and whether err is one.
-func problemOf(err error) (string, bool) {
-	var p *ProblemError
-	if !errors.As(err, &p) {
-		return "", false
-	}
-	return p.Message, true
 }
 
 // The virtual resources for the verb impersonate, with which callers act for others. They have no

@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -62,18 +61,6 @@ type Config struct {
 	MaxWorkspaces int
 	// Open returns the API client of a connection. Nil means the connection's Client.
 	Open func(connections.Connection) Coder
-}
-
-func (c *Config) complete() {
-	if c.Jitter == nil {
-		c.Jitter = rand.Float64
-	}
-	if c.Open == nil {
-		c.Open = func(connection connections.Connection) Coder { return connection.Client }
-	}
-	if c.MaxWorkspaces == 0 {
-		c.MaxWorkspaces = DefaultMaxWorkspaces
-	}
 }
 
 // Timing holds the intervals and limits of a Mirror. DefaultTiming has the values.

@@ -37,12 +37,13 @@ func (c *driftCheck) step(ctx context.Context, connection connections.Connection
 	p := c.plane
 	next := p.after(p.config.Timing.Count)
 	coder := p.config.Open(connection)
-	fits, err := c.compare(ctx, coder)
+	count, err := p.countWorkspaces(ctx, coder)
+	f := p.workspaces
 	switch {
 	case err != nil:
 		p.note(ctx, "counting the workspaces", err)
 		next = p.after(p.config.Timing.Probe)
-	case fits:
+	case count == f.Store.Table.Count(p.name)+f.unserved()-f.breaker.held()+int(c.hidden.Load()):
 		c.wrong = false
 		c.sweep(ctx)
 	case !c.wrong:
@@ -56,13 +57,6 @@ func (c *driftCheck) step(ctx context.Context, connection connections.Connection
 	return next
 }
 
-// compare reports whether the number of workspaces equals Coder's.
-func (c *driftCheck) compare(ctx context.Context, coder Coder) (bool, error) {
-	f := c.plane.workspaces
-	count, err := c.plane.countWorkspaces(ctx, coder)
-	return err == nil && count == f.Store.Table.Count(c.plane.name)+f.unserved()-f.breaker.held()+int(c.hidden.Load()), err
-}
-
 // sweep removes records without an object.
 func (c *driftCheck) sweep(ctx context.Context) {
 	p := c.plane
@@ -71,20 +65,17 @@ func (c *driftCheck) sweep(ctx context.Context) {
 		return
 	}
 	c.swept = now
-	removed, err := p.collector.Sweep(ctx, p.name, now, p.exists)
+	removed, err := p.collector.Sweep(ctx, p.name, now, func(record *metadata.Record) bool {
+		f := p.feedOf(record.Kind)
+		// Records of unknown kinds are kept.
+		return f == nil || f.exists(record)
+	})
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Could not remove metadata without an object")
 	}
 	if len(removed) > 0 {
 		log.FromContext(ctx).Info("Removed metadata without an object", "records", len(removed))
 	}
-}
-
-// exists reports whether the object of a record exists or is being created.
-func (p *plane) exists(record *metadata.Record) bool {
-	f := p.feedOf(record.Kind)
-	// Records of unknown kinds are kept.
-	return f == nil || f.exists(record)
 }
 
 // feedOf returns the feed of a kind, or nil.
@@ -97,6 +88,7 @@ func (p *plane) feedOf(kind string) kindFeed {
 	return nil
 }
 
+// exists reports whether the object of a record exists or is being created.
 func (f *feed[Item]) exists(record *metadata.Record) bool {
 	if !record.Pending() {
 		entry, _ := f.Store.Table.Find(f.plane.name, record.UID)

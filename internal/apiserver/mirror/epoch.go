@@ -26,9 +26,9 @@ type epoch struct {
 	stocks    []kindStock
 	collector *metadata.GarbageCollector
 	// inherited is the sync status that the previous leader published.
-	inherited map[types.NamespacedName]syncstatus.Status
+	inherited map[types.NamespacedName]*syncstatus.Status
 	// start starts the tasks of a control plane.
-	start func(ctx context.Context, p *plane)
+	start func(ctx context.Context, m *member)
 
 	mu     sync.Mutex
 	planes map[types.NamespacedName]*member
@@ -54,13 +54,13 @@ func newEpoch(config *Config) *epoch {
 		config:     config,
 		workspaces: newWorkspaces(config), templates: newTemplates(config), users: newUsers(config),
 		collector: metadata.NewGarbageCollector(config.Records),
-		inherited: map[types.NamespacedName]syncstatus.Status{},
+		inherited: map[types.NamespacedName]*syncstatus.Status{},
 		planes:    map[types.NamespacedName]*member{}, orphaned: map[types.NamespacedName]bool{},
 	}
 	e.stocks = []kindStock{e.workspaces, e.templates, e.users}
 	known, _ := config.Board.All()
 	for _, p := range known {
-		e.inherited[p.ControlPlane] = p
+		e.inherited[p.ControlPlane] = &p
 	}
 	return e
 }
@@ -105,29 +105,7 @@ func (e *epoch) tick(ctx context.Context) {
 			served[member.ControlPlane] = member
 		}
 	}
-	e.retire(served)
-	released := e.releaseAllBut(ctx, served)
-	for name, member := range served {
-		if released[name] {
-			continue
-		}
-		e.ensure(ctx, member)
-	}
-	e.config.Members(slices.SortedFunc(maps.Values(served), func(a, b connections.Member) int {
-		return strings.Compare(a.ControlPlane.String(), b.ControlPlane.String())
-	}))
-	e.publishing.Lock()
-	e.looked = true
-	e.publishing.Unlock()
-	for _, m := range e.all() {
-		m.updateMetrics()
-	}
-	e.publish()
-}
-
-// retire stops the control planes that are no longer served. It also finds those that were replaced
-// by another one of the same name before this epoch.
-func (e *epoch) retire(served map[types.NamespacedName]connections.Member) {
+	// A control plane may have been replaced by another one of the same name before this epoch.
 	for name, known := range e.inherited {
 		if now, ok := served[name]; ok && known.UID != "" && known.UID != now.UID {
 			e.orphan(name)
@@ -146,6 +124,22 @@ func (e *epoch) retire(served map[types.NamespacedName]connections.Member) {
 		e.collector.Forget(m.name)
 		e.orphan(m.name)
 	}
+	released := e.releaseAllBut(ctx, served)
+	for name, member := range served {
+		if !released[name] {
+			e.ensure(ctx, member)
+		}
+	}
+	e.config.Members(slices.SortedFunc(maps.Values(served), func(a, b connections.Member) int {
+		return strings.Compare(a.ControlPlane.String(), b.ControlPlane.String())
+	}))
+	e.publishing.Lock()
+	e.looked = true
+	e.publishing.Unlock()
+	for _, m := range e.all() {
+		m.updateMetrics()
+	}
+	e.publish()
 }
 
 // orphan marks the objects of a control plane for removal. A new control plane of the same name
@@ -167,25 +161,18 @@ func (e *epoch) ensure(ctx context.Context, found connections.Member) {
 	e.mu.Lock()
 	delete(e.orphaned, found.ControlPlane)
 	e.mu.Unlock()
-	var known *syncstatus.Status
-	if inherited, ok := e.inherited[found.ControlPlane]; ok {
-		known = &inherited
-	}
-	m := &member{plane: newPlane(e, found, known)}
+	m := &member{plane: newPlane(e, found, e.inherited[found.ControlPlane])}
 	ctx, m.stop = context.WithCancel(log.IntoContext(ctx, log.FromContext(ctx).WithValues("controlPlane", found.ControlPlane)))
 	e.mu.Lock()
 	e.planes[found.ControlPlane] = m
 	e.mu.Unlock()
 	m.update(found)
-	e.start(ctx, m.plane)
+	e.start(ctx, m)
 }
 
 // goStart starts a goroutine for each task of a control plane.
-func (e *epoch) goStart(ctx context.Context, p *plane) {
-	e.mu.Lock()
-	m := e.planes[p.name]
-	e.mu.Unlock()
-	for _, t := range p.tasks {
+func (e *epoch) goStart(ctx context.Context, m *member) {
+	for _, t := range m.tasks {
 		m.done.Go(func() { t.run(ctx, e.config.Clock) })
 	}
 }

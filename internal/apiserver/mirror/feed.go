@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -33,17 +34,15 @@ type feed[Item any] struct {
 	queue   *queue
 	breaker *breaker
 	settle  *settler[Item]
-	unread  unread
 }
 
 func newFeed[Item any](p *plane, s *stock[Item]) *feed[Item] {
 	f := &feed[Item]{
 		stock: s, plane: p,
 		queue:   newQueue(&p.config.Timing),
-		breaker: newBreaker(p.config.Timing.ConfirmAfter),
-		unread:  unread{since: map[uuid.UUID]time.Time{}},
+		breaker: &breaker{confirmAfter: p.config.Timing.ConfirmAfter, suspects: map[uuid.UUID]time.Time{}},
 	}
-	f.settle = newSettler(f)
+	f.settle = &settler[Item]{feed: f, items: map[uuid.UUID]settling[Item]{}, last: map[uuid.UUID]uint64{}}
 	return f
 }
 
@@ -59,12 +58,10 @@ type kindFeed interface {
 	incomplete() int
 }
 
-func (f *feed[Item]) tasks() []*task {
-	return []*task{newRefreshTask(f.plane, f), newSettleTask(f.plane, f)}
-}
-
 func (f *feed[Item]) updateMetrics() {
-	f.plane.config.Metrics.counted(f.plane.name, f.kind(), f.Store.Table.Count(f.plane.name), f.breaker.held())
+	m, name := f.plane.config.Metrics, f.plane.name
+	m.objects.WithLabelValues(name.Namespace, name.Name, f.kind()).Set(float64(f.Store.Table.Count(name)))
+	m.held.WithLabelValues(name.Namespace, name.Name, f.kind()).Set(float64(f.breaker.held()))
 }
 
 // moment is a point in the order of changes: the newest sequence number of the records, and the number of
@@ -107,7 +104,11 @@ func (f *feed[Item]) apply(ctx context.Context, connection connections.Connectio
 
 func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Connection, items []Item, began moment, hot bool) error {
 	batch := &batch[Item]{feed: f}
-	defer batch.unlock()
+	defer func() {
+		for _, unlock := range batch.unlocks {
+			unlock()
+		}
+	}()
 	room, ignored := f.most()-f.Store.Table.Count(f.plane.name), 0
 	for _, item := range items {
 		s := &seen[Item]{item: item, id: f.source.id(item), began: began}
@@ -153,7 +154,7 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 	}
 	now := f.plane.config.Clock.Now()
 	for _, s := range batch.done {
-		f.unread.forget(s.id)
+		f.queue.upToDate(s.id)
 		f.queue.setBusy(s.id, f.source.busy != nil && f.source.busy(f.plane.name, s.item), now)
 		// A failed operation is not retried before its time, no matter how often the item is read.
 		if hot || asks(s.record) && !f.queue.failing(s.id) {
@@ -178,7 +179,7 @@ func (f *feed[Item]) mark(id uuid.UUID, after time.Duration) {
 // rebuild schedules another attempt to read and build an object.
 func (f *feed[Item]) rebuild(id uuid.UUID) {
 	if !f.surplus(id) {
-		f.queue.rebuild(id, f.plane.config.Clock.Now())
+		f.queue.again(f.queue.unbuilt, id, f.plane.config.Clock.Now())
 	}
 }
 
@@ -205,7 +206,9 @@ func (f *feed[Item]) most() int {
 	return f.plane.config.MaxWorkspaces
 }
 
-// compose makes the object of an item. It takes no lock.
+// compose makes the object of an item, and sets its name. A known object keeps its first name. A new one gets the
+// name that its names in Coder result in. If an object that was renamed in Coder since has that name, the id is
+// appended after two hyphens, which no name in Coder contains. It takes no lock.
 func (f *feed[Item]) compose(ctx context.Context, connection connections.Connection, s *seen[Item]) error {
 	var previous records.Object
 	if s.entry != nil {
@@ -227,11 +230,27 @@ func (f *feed[Item]) compose(ctx context.Context, connection connections.Connect
 	if twins := f.Store.Table.Twins(f.plane.name, uidOf(s.id)); twins != nil {
 		return f.removeTwins(ctx, s, twins)
 	}
-	return f.name(s)
+	table := f.Store.Table
+	s.natural = s.object.GetName()
+	s.key = f.Store.Key(s.object.GetNamespace(), s.natural)
+	if key, ok := table.KeyOf(f.plane.name, uidOf(s.id)); ok {
+		s.key = key
+	} else if occupant := table.Get(s.key); occupant != nil {
+		if occupant.Natural == "" {
+			// Names in Coder are unique: the other object is gone, or was renamed just now.
+			f.mark(idOf(occupant.Object), 0)
+			return fmt.Errorf("the %s %q: another object still has its name", f.kind(), s.natural)
+		}
+		plain, id := s.key, s.id.String()
+		// The id of an earlier object of this name may begin with the same characters.
+		if s.key = metadata.NameWithID(plain, id[:8]); table.Get(s.key) != nil {
+			s.key = metadata.NameWithID(plain, id)
+		}
+	}
+	_, name := f.Store.Locate(s.key)
+	s.object.SetName(name)
+	return nil
 }
-
-// errTwins reports that several records had the id of one item.
-var errTwins = errors.New("several records have its id")
 
 // removeTwins removes all records of an item except one: that of the item's name in Coder, or else the one
 // with the most metadata of clients. Two objects for one item would appear as two, and the deletion of one would delete the other.
@@ -240,7 +259,7 @@ func (f *feed[Item]) removeTwins(ctx context.Context, s *seen[Item], twins []str
 	if natural := f.Store.Key(s.object.GetNamespace(), s.object.GetName()); slices.Contains(twins, natural) {
 		right = natural
 	}
-	err := fmt.Errorf("%w: %s; keeping %s", errTwins, strings.Join(twins, ", "), right)
+	err := fmt.Errorf("several records have its id: %s; keeping %s", strings.Join(twins, ", "), right)
 	for _, key := range twins {
 		if f.Store.Table.Since(key) > s.began.head || key == right {
 			continue
@@ -256,35 +275,6 @@ func (f *feed[Item]) removeTwins(ctx context.Context, s *seen[Item], twins []str
 	return err
 }
 
-// errNameTaken reports that the name is held by another object that may be gone.
-var errNameTaken = errors.New("another object still has its name")
-
-// name sets the name of an object. A known object keeps its first name. A new one gets the name
-// that its names in Coder result in. If an object that was renamed in Coder since has that name,
-// the id is appended after two hyphens, which no name in Coder contains.
-func (f *feed[Item]) name(s *seen[Item]) error {
-	table := f.Store.Table
-	s.natural = s.object.GetName()
-	s.key = f.Store.Key(s.object.GetNamespace(), s.natural)
-	if key, ok := table.KeyOf(f.plane.name, uidOf(s.id)); ok {
-		s.key = key
-	} else if occupant := table.Get(s.key); occupant != nil {
-		if occupant.Natural == "" {
-			// Names in Coder are unique: the other object is gone, or was renamed just now.
-			f.mark(idOf(occupant.Object), 0)
-			return fmt.Errorf("the %s %q: %w", f.kind(), s.natural, errNameTaken)
-		}
-		plain, id := s.key, s.id.String()
-		// The id of an earlier object of this name may begin with the same characters.
-		if s.key = metadata.NameWithID(plain, id[:8]); table.Get(s.key) != nil {
-			s.key = metadata.NameWithID(plain, id)
-		}
-	}
-	_, name := f.Store.Locate(s.key)
-	s.object.SetName(name)
-	return nil
-}
-
 // unchanged reports whether all inputs of an object are unchanged, and the records have nothing newer
 // than the read.
 func (f *feed[Item]) unchanged(s *seen[Item]) bool {
@@ -293,12 +283,12 @@ func (f *feed[Item]) unchanged(s *seen[Item]) bool {
 	if revisionOf(entry) != revisionOf(s.entry) || since > s.began.head || versionOf(record) != versionOf(s.record) {
 		return false
 	}
-	// Settling changes Coder and the record, but not the records.
-	if f.settle.settledSince(s.id, s.began.settled) {
-		return false
-	}
-	// The name may have been assigned to another object after the read.
-	return f.Store.Table.Since(s.key) <= s.began.head
+	f.settle.mu.Lock()
+	settled := f.settle.last[s.id] > s.began.settled
+	f.settle.mu.Unlock()
+	// Settling changes Coder and the record, but not the records. The name may have been assigned to another object after
+	// the read.
+	return !settled && f.Store.Table.Since(s.key) <= s.began.head
 }
 
 func revisionOf(entry *records.Entry) uint64 {
@@ -399,19 +389,26 @@ func (f *feed[Item]) again(ctx context.Context, id uuid.UUID, key string, reason
 		return
 	}
 	// The object is read, and refused, again and again.
-	if !f.surplus(id) && f.queue.refuse(id, f.plane.config.Clock.Now()) {
+	if !f.surplus(id) && f.queue.again(f.queue.refused, id, f.plane.config.Clock.Now()) == 0 {
 		log.FromContext(ctx).Error(reason, "An object keeps its last known state, because its record cannot be stored; trying again", "kind", f.kind(), "key", key)
 	}
 }
 
 // incomplete returns the number of objects that could not be stored, or not completely.
 func (f *feed[Item]) incomplete() int {
-	return f.Store.Table.Truncated(f.plane.name) + f.queue.refusals()
+	f.queue.mu.Lock()
+	refused := len(f.queue.refused)
+	f.queue.mu.Unlock()
+	return f.Store.Table.Truncated(f.plane.name) + refused
 }
 
 // unserved returns the number of objects that are not served because they could not be built or stored.
 func (f *feed[Item]) unserved() (n int) {
-	for _, id := range f.queue.failures() {
+	f.queue.mu.Lock()
+	failed := maps.Clone(f.queue.refused)
+	maps.Copy(failed, f.queue.unbuilt)
+	f.queue.mu.Unlock()
+	for id := range failed {
 		if entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id)); entry == nil {
 			n++
 		}

@@ -133,20 +133,30 @@ func (h *health) quarantine(now time.Time, message string) {
 // update re-evaluates the state at now and reports whether the state or its message changed.
 func (h *health) update(now time.Time) bool {
 	before, message := h.state, h.message
+	worst := h.worst(now)
+	rejected := worst != nil && worst.fault == refused
 	if !h.seen {
-		h.updateUnseen(now)
-	} else {
-		h.updateSeen(now)
+		h.message = h.explain(worst)
+		if rejected || now.Sub(h.began) >= h.timing.QuarantineAfter {
+			h.turn(syncstatus.Quarantined, now, h.message)
+		}
+		return h.state != before || h.message != message
+	}
+	if h.state == syncstatus.Ready && worst != nil {
+		h.blame(worst.since, worst.message)
+		h.turn(syncstatus.Stale, now, h.published)
+	}
+	if h.state == syncstatus.Stale && (rejected || now.Sub(h.outage) >= h.timing.QuarantineAfter) {
+		h.turn(syncstatus.Quarantined, now, h.published)
+	}
+	if h.state != syncstatus.Ready {
+		h.message = h.published
+		// Coder answers again, but something else prevents the end of the outage.
+		if f, ok := h.failing[callSync]; ok && worst == nil {
+			h.message = f.message
+		}
 	}
 	return h.state != before || h.message != message
-}
-
-func (h *health) updateUnseen(now time.Time) {
-	worst, _ := h.worst(now)
-	h.message = h.explain(worst)
-	if worst != nil && worst.fault == refused || now.Sub(h.began) >= h.timing.QuarantineAfter {
-		h.turn(syncstatus.Quarantined, now, h.message)
-	}
 }
 
 // explain returns why a control plane that was never read is not Ready.
@@ -165,36 +175,8 @@ func (h *health) explain(worst *failure) string {
 	return cmp.Or(h.published, "its objects are being read for the first time")
 }
 
-func (h *health) updateSeen(now time.Time) {
-	worst, age := h.worst(now)
-	switch {
-	case h.state == syncstatus.Ready && worst != nil:
-		h.blame(worst.since, worst.message)
-		h.turn(h.verdict(worst, age), now, h.published)
-	case h.state == syncstatus.Stale && (worst != nil && worst.fault == refused || now.Sub(h.outage) >= h.timing.QuarantineAfter):
-		h.turn(syncstatus.Quarantined, now, h.published)
-	}
-	if h.state != syncstatus.Ready {
-		// Coder answers again, but something else prevents the end of the outage.
-		if f, ok := h.failing[callSync]; ok && worst == nil {
-			h.message = f.message
-		} else {
-			h.message = h.published
-		}
-	}
-}
-
-func (h *health) verdict(worst *failure, age time.Duration) syncstatus.State {
-	if worst.fault == refused || age >= h.timing.QuarantineAfter {
-		return syncstatus.Quarantined
-	}
-	return syncstatus.Stale
-}
-
-// worst returns the most severe failure that has lasted longer than its patience, and its age. It
-// returns nil if there is none.
-func (h *health) worst(now time.Time) (*failure, time.Duration) {
-	var worst *failure
+// worst returns the most severe failure that has lasted longer than its patience, or nil.
+func (h *health) worst(now time.Time) (worst *failure) {
 	for _, call := range h.calls() {
 		f, ok := h.failing[call]
 		if !ok || now.Sub(f.since) < h.patience(f.fault) {
@@ -204,10 +186,7 @@ func (h *health) worst(now time.Time) (*failure, time.Duration) {
 			worst = &f
 		}
 	}
-	if worst == nil {
-		return nil, 0
-	}
-	return worst, now.Sub(worst.since)
+	return worst
 }
 
 // calls returns the calls that are evaluated. After the first full read these are only the repeated

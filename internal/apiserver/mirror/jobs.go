@@ -39,7 +39,6 @@ const (
 // began and ended between two polls.
 type jobs struct {
 	plane *plane
-	task  *task
 
 	mu            sync.Mutex
 	organizations []*organization
@@ -68,54 +67,31 @@ type organization struct {
 	asked, lively, changed time.Time
 }
 
-func newJobs(p *plane) *jobs {
-	j := &jobs{plane: p}
-	j.task = newTask("jobs", j.step)
-	return j
-}
-
 func (j *jobs) step(ctx context.Context) time.Time {
 	p := j.plane
 	connection, ok := p.connected()
-	if _, live := p.live(); !ok || !live && !j.ready() {
+	_, live := p.live()
+	j.mu.Lock()
+	// Jobs that begin while the full read is running must not be missed.
+	ready := live || p.sync.running.Load() && len(j.organizations) > 0
+	unlisted := p.config.Clock.Since(j.listed) >= p.config.Timing.Organizations
+	interval := p.config.Timing.Jobs
+	if slices.ContainsFunc(j.organizations, func(o *organization) bool { return p.config.Clock.Since(o.changed) < soonFor }) {
+		interval = min(p.config.Timing.JobsSoon, interval)
+	}
+	j.mu.Unlock()
+	if !ok || !ready {
 		return p.after(idle)
 	}
-	next := p.after(j.interval())
+	next := p.after(interval)
 	coder := p.config.Open(connection)
-	if j.unlisted() {
+	if unlisted {
 		p.note(ctx, "reading the organizations", j.list(ctx, coder))
 	}
 	if o := j.choose(); o != nil {
 		p.note(ctx, "reading the running builds", j.poll(ctx, coder, o))
 	}
 	return next
-}
-
-// interval returns the time between two polls.
-func (j *jobs) interval() time.Duration {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	timing, now := j.plane.config.Timing, j.plane.config.Clock.Now()
-	for _, o := range j.organizations {
-		if now.Sub(o.changed) < soonFor {
-			return min(timing.JobsSoon, timing.Jobs)
-		}
-	}
-	return timing.Jobs
-}
-
-// ready reports whether the organizations are known while the full read is running. Jobs that begin
-// meanwhile must not be missed.
-func (j *jobs) ready() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.plane.sync.running.Load() && len(j.organizations) > 0
-}
-
-func (j *jobs) unlisted() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.plane.config.Clock.Since(j.listed) >= j.plane.config.Timing.Organizations
 }
 
 // list lists the organizations. It keeps the state of known ones.
@@ -183,11 +159,17 @@ func (j *jobs) pollAll(ctx context.Context, coder Coder) error {
 // jobsTimeout is the timeout of a request that Coder normally answers at once.
 const jobsTimeout = 10 * time.Second
 
-// poll requests the jobs of an organization.
+// poll requests either the newest jobs of an organization, or the active ones.
 func (j *jobs) poll(ctx context.Context, coder Coder, o *organization) error {
 	p := j.plane
 	began := p.config.Clock.Now()
-	limit := j.newestDue(o, began)
+	// limit is the number of the newest jobs that are requested. With 0, the active ones are.
+	limit := 0
+	j.mu.Lock()
+	if o.active != nil && !o.unseen && !began.Before(o.next) {
+		limit = min(max(newestPage, o.page), j.share())
+	}
+	j.mu.Unlock()
 	found, err := ask(ctx, p, callJobs, func(ctx context.Context) ([]coderd.Job, error) {
 		ctx, cancel := context.WithTimeout(ctx, jobsTimeout)
 		defer cancel()
@@ -196,7 +178,10 @@ func (j *jobs) poll(ctx context.Context, coder Coder, o *organization) error {
 		}
 		sent := p.config.Clock.Now()
 		found, err := coder.NewestJobs(ctx, o.id, limit)
-		j.newestTook(o, p.config.Clock.Since(sent))
+		took := p.config.Clock.Since(sent)
+		j.mu.Lock()
+		o.next = p.config.Clock.Now().Add(newestShare * took)
+		j.mu.Unlock()
 		return found, err
 	}, coderd.IsNotFound)
 	if coderd.IsNotFound(err) {
@@ -205,7 +190,9 @@ func (j *jobs) poll(ctx context.Context, coder Coder, o *organization) error {
 	if err != nil {
 		return err
 	}
-	p.answeredNow()
+	p.mu.Lock()
+	p.answered = p.config.Clock.Now()
+	p.mu.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	found = found[:min(len(found), j.share())]
@@ -217,28 +204,10 @@ func (j *jobs) poll(ctx context.Context, coder Coder, o *organization) error {
 	return nil
 }
 
-// newestDue returns how many of the newest jobs the poll requests, or 0 if it requests the active
-// jobs.
-func (j *jobs) newestDue(o *organization, now time.Time) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if o.active == nil || o.unseen || now.Before(o.next) {
-		return 0
-	}
-	return min(max(newestPage, o.page), j.share())
-}
-
 // share returns how many jobs of an answer are used. The others are ignored: the rounds and the drift check find their
 // workspaces. The caller holds the lock.
 func (j *jobs) share() int {
 	return max(1, min(coderd.MaxJobs, maxKnownJobs/max(1, len(j.organizations))))
-}
-
-// newestTook sets the earliest time of the next request for the newest jobs.
-func (j *jobs) newestTook(o *organization, took time.Duration) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	o.next = j.plane.config.Clock.Now().Add(newestShare * took)
 }
 
 // notFound handles 404 Not Found: the organization was deleted, or the token must not read its

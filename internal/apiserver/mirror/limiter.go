@@ -51,8 +51,12 @@ func (l *limiter) wait(ctx context.Context) error {
 		if delay <= 0 {
 			return ctx.Err()
 		}
-		if err := sleep(ctx, l.clock, delay); err != nil {
-			return err
+		timer := l.clock.NewTimer(delay)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C():
 		}
 	}
 }
@@ -86,7 +90,13 @@ func (l *limiter) note(err error) {
 		l.failures++
 		l.rate = max(slowest, l.rate/2)
 		l.tokens = min(l.tokens, 1)
-		delay := max(l.backoff(), min(coderd.RetryAfter(err), longestWait))
+		backoff := lastBackoff
+		if l.failures < 8 {
+			backoff = min(lastBackoff, firstBackoff<<(l.failures-1))
+		}
+		// A random delay between half of and the full exponential delay.
+		backoff = backoff/2 + time.Duration(l.jitter()*float64(backoff/2))
+		delay := max(backoff, min(coderd.RetryAfter(err), longestWait))
 		if until := l.clock.Now().Add(delay); until.After(l.blocked) {
 			l.blocked = until
 		}
@@ -96,32 +106,11 @@ func (l *limiter) note(err error) {
 	}
 }
 
-// backoff returns a random delay between half of and the full exponential delay.
-func (l *limiter) backoff() time.Duration {
-	delay := lastBackoff
-	if l.failures < 8 {
-		delay = min(lastBackoff, firstBackoff<<(l.failures-1))
-	}
-	return delay/2 + time.Duration(l.jitter()*float64(delay/2))
-}
-
 // reset resets the backoff for a new connection.
 func (l *limiter) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failures, l.blocked = 0, time.Time{}
-}
-
-// sleep waits for d on a clock, or until the context ends.
-func sleep(ctx context.Context, c clock.WithTicker, d time.Duration) error {
-	timer := c.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C():
-		return nil
-	}
 }
 
 const (
@@ -147,17 +136,15 @@ type breaker struct {
 	done []time.Time
 }
 
-func newBreaker(confirmAfter time.Duration) *breaker {
-	return &breaker{confirmAfter: confirmAfter, suspects: map[uuid.UUID]time.Time{}}
-}
-
 // admit takes the ids of deletions that were just proven and that were not announced. known is the
 // number of known objects. It returns the deletions that are admitted, the ones that are held back,
 // and the time at which these must be proven again.
 func (b *breaker) admit(now time.Time, ids []uuid.UUID, known int) (allowed, held []uuid.UUID, again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.expireLocked(now)
+	for len(b.done) > 0 && now.Sub(b.done[0]) >= deletionWindow {
+		b.done = b.done[1:]
+	}
 	again = now.Add(b.confirmAfter)
 	var fresh []uuid.UUID
 	for _, id := range ids {
@@ -186,12 +173,6 @@ func (b *breaker) admit(now time.Time, ids []uuid.UUID, known int) (allowed, hel
 		b.done = append(b.done, now)
 	}
 	return append(allowed, fresh...), held, again
-}
-
-func (b *breaker) expireLocked(now time.Time) {
-	for len(b.done) > 0 && now.Sub(b.done[0]) >= deletionWindow {
-		b.done = b.done[1:]
-	}
 }
 
 // clear removes an object from the suspects, because it exists or was deleted in another way.

@@ -26,18 +26,11 @@ const (
 // most once in Timing.Count.
 type lost struct {
 	plane *plane
-	task  *task
 	next  time.Time
 	// known are the workspaces with a disconnected agent. It is nil before the first step.
 	known map[uuid.UUID]bool
 	// full is when all pages were last read.
 	full time.Time
-}
-
-func newLost(p *plane) *lost {
-	l := &lost{plane: p}
-	l.task = newTask("agents", l.step)
-	return l
 }
 
 func (l *lost) step(ctx context.Context) time.Time {
@@ -60,7 +53,12 @@ func (l *lost) step(ctx context.Context) time.Time {
 func (l *lost) look(ctx context.Context, connection connections.Connection) error {
 	f := l.plane.workspaces
 	if l.known == nil {
-		l.known = l.shown()
+		l.known = map[uuid.UUID]bool{}
+		for _, entry := range f.Store.Table.Of(l.plane.name) {
+			if hasLostAgent(entry.Object) {
+				l.known[idOf(entry.Object)] = true
+			}
+		}
 	}
 	began := f.moment()
 	now, complete, err := l.read(ctx, l.plane.config.Open(connection))
@@ -86,17 +84,6 @@ func (l *lost) look(ctx context.Context, connection connections.Connection) erro
 	}
 	l.known = ids
 	return nil
-}
-
-// shown returns the workspaces whose objects have a disconnected agent.
-func (l *lost) shown() map[uuid.UUID]bool {
-	ids := map[uuid.UUID]bool{}
-	for _, entry := range l.plane.workspaces.Store.Table.Of(l.plane.name) {
-		if hasLostAgent(entry.Object) {
-			ids[idOf(entry.Object)] = true
-		}
-	}
-	return ids
 }
 
 func hasLostAgent(object records.Object) bool {

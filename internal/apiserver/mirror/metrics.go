@@ -2,12 +2,10 @@ package mirror
 
 import (
 	"errors"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
@@ -52,30 +50,6 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		collector.Register(registerer, &m.lag), collector.Register(registerer, &m.syncs), collector.Register(registerer, &m.objects),
 		collector.Register(registerer, &m.held), collector.Register(registerer, &m.state), collector.Register(registerer, &m.commits),
 	)
-}
-
-// synced counts a full read by its result.
-func (m *Metrics) synced(controlPlane types.NamespacedName, result string) {
-	m.syncs.WithLabelValues(controlPlane.Namespace, controlPlane.Name, result).Inc()
-}
-
-// observe records the lag and the state of a control plane.
-func (m *Metrics) observe(controlPlane types.NamespacedName, state syncstatus.State, lag time.Duration) {
-	m.lag.WithLabelValues(controlPlane.Namespace, controlPlane.Name).Set(lag.Seconds())
-	for _, each := range []syncstatus.State{syncstatus.Syncing, syncstatus.Ready, syncstatus.Stale, syncstatus.Quarantined} {
-		value := 0.0
-		if each == state {
-			value = 1
-		}
-		m.state.WithLabelValues(controlPlane.Namespace, controlPlane.Name, string(each)).Set(value)
-	}
-}
-
-// counted records the number of objects of a kind in a control plane, and the number of their
-// deletions that are held back.
-func (m *Metrics) counted(controlPlane types.NamespacedName, kind string, objects, held int) {
-	m.objects.WithLabelValues(controlPlane.Namespace, controlPlane.Name, kind).Set(float64(objects))
-	m.held.WithLabelValues(controlPlane.Namespace, controlPlane.Name, kind).Set(float64(held))
 }
 
 // forget deletes the metrics of a control plane, after its release or when another replica becomes

@@ -2,11 +2,13 @@ package mirror
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
 // Mirror keeps the records equal to the state of every served Coder.
@@ -16,7 +18,15 @@ type Mirror struct {
 
 // New returns a Mirror. It starts nothing: call Run.
 func New(config Config) *Mirror {
-	config.complete()
+	if config.Jitter == nil {
+		config.Jitter = rand.Float64
+	}
+	if config.Open == nil {
+		config.Open = func(connection connections.Connection) Coder { return connection.Client }
+	}
+	if config.MaxWorkspaces == 0 {
+		config.MaxWorkspaces = DefaultMaxWorkspaces
+	}
 	m := &Mirror{config: config}
 	config.Records.OnChange(m.recordChanged)
 	return m

@@ -71,17 +71,20 @@ func newPlane(m *epoch, member connections.Member, known *syncstatus.Status) *pl
 	}
 	p.workspaces, p.templates, p.users = newFeed(p, m.workspaces), newFeed(p, m.templates), newFeed(p, m.users)
 	p.feeds = []kindFeed{p.workspaces, p.templates, p.users}
-	p.jobs, p.rounds, p.driftCheck = newJobs(p), newRounds(p), newDriftCheck(p)
-	p.sync = newSyncer(p, known)
+	p.sync, p.jobs, p.rounds, p.driftCheck = &syncer{plane: p}, &jobs{plane: p}, &rounds{plane: p}, newDriftCheck(p)
+	p.sync.wanted.Store(true)
 	if known != nil {
 		p.health.resume(*known, now)
 		p.neverServed, p.deploymentID = known.NeverServed, known.DeploymentID
+		p.sync.takeover = known.Seen && known.State == syncstatus.Ready
 	} else {
 		p.neverServed = member.NeverServed && len(config.Records.List(p.name)) == 0
+		p.sync.takeover = p.workspaces.Store.Table.Count(p.name)+p.templates.Store.Table.Count(p.name) > 0
 	}
+	p.rounds.task = newLiveTask(p, "rounds", time.Time{}, p.rounds.step)
 	p.tasks = []*task{
-		p.sync.task, p.jobs.task, p.rounds.task, p.driftCheck.task,
-		newListTask(p, p.templates, config.Timing.Templates), newStaleTask(p), newLost(p).task,
+		newTask("sync", p.sync.step), newTask("jobs", p.jobs.step), p.rounds.task, p.driftCheck.task,
+		newListTask(p, p.templates, config.Timing.Templates), newStaleTask(p), newTask("agents", (&lost{plane: p}).step),
 		newListTask(p, p.users, config.Timing.Users),
 	}
 	for _, f := range p.feeds {
@@ -187,13 +190,6 @@ func (p *plane) identify(ctx context.Context, coder Coder) error {
 	defer p.mu.Unlock()
 	p.deploymentID = info.DeploymentID
 	return err
-}
-
-// unstable reports whether objects do not show yet that Coder is available again.
-func (p *plane) unstable() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.config.Clock.Now().Before(p.health.recovers())
 }
 
 // certain returns an error if another replica may mirror, so that this one must not change Coder.
@@ -304,28 +300,19 @@ func (p *plane) note(ctx context.Context, what string, err error) {
 	log.FromContext(ctx).Info("Failed "+what, "error", err.Error())
 }
 
-// synced notes that the records equal Coder.
-func (p *plane) synced() {
-	p.mu.Lock()
-	p.health.synced(p.config.Clock.Now())
-	p.mu.Unlock()
-	p.publish()
-	p.wakeAll()
-}
-
-// answeredNow records an answer about active builds.
-func (p *plane) answeredNow() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.answered = p.config.Clock.Now()
-}
-
-// updateMetrics updates the metrics.
 func (p *plane) updateMetrics() {
 	p.mu.Lock()
 	state, lag := p.health.state, p.config.Clock.Since(p.answered)
 	p.mu.Unlock()
-	p.config.Metrics.observe(p.name, state, lag)
+	m := p.config.Metrics
+	m.lag.WithLabelValues(p.name.Namespace, p.name.Name).Set(lag.Seconds())
+	for _, each := range []syncstatus.State{syncstatus.Syncing, syncstatus.Ready, syncstatus.Stale, syncstatus.Quarantined} {
+		value := 0.0
+		if each == state {
+			value = 1
+		}
+		m.state.WithLabelValues(p.name.Namespace, p.name.Name, string(each)).Set(value)
+	}
 	for _, f := range p.feeds {
 		f.updateMetrics()
 	}

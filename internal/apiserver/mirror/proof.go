@@ -81,7 +81,6 @@ func (f *feed[Item]) absent(ctx context.Context, connection connections.Connecti
 func (f *feed[Item]) forget(id uuid.UUID) {
 	f.queue.forget(id)
 	f.breaker.clear(id)
-	f.unread.forget(id)
 	f.settle.forget(id)
 }
 

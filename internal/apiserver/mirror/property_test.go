@@ -492,7 +492,7 @@ func TestFailedBuilds(t *testing.T) {
 	timing := &Timing{Busy: 2 * time.Second}
 	q, id, now := newQueue(timing), uuid.New(), time.Time{}.Add(time.Hour)
 	wait := func() time.Duration {
-		q.rebuild(id, now)
+		q.again(q.unbuilt, id, now)
 		at := q.next(now.Add(24 * time.Hour))
 		q.take(at, 1)
 		return at.Sub(now)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -36,6 +35,8 @@ type queue struct {
 	// keys maps an object that was built but could not be locked to its key in the records. They do not have the key of a new
 	// object.
 	keys map[uuid.UUID]string
+	// unread maps a known object that could not be read, built or stored the last time to the time since which it has failed.
+	unread map[uuid.UUID]time.Time
 	// stir is called when the next read becomes due earlier. It must not block.
 	stir func()
 }
@@ -44,6 +45,7 @@ func newQueue(timing *Timing) *queue {
 	return &queue{
 		timing: timing, due: map[uuid.UUID]time.Time{}, busy: map[uuid.UUID]time.Time{},
 		failed: map[uuid.UUID]int{}, unbuilt: map[uuid.UUID]int{}, refused: map[uuid.UUID]int{}, keys: map[uuid.UUID]string{},
+		unread: map[uuid.UUID]time.Time{},
 	}
 }
 
@@ -83,42 +85,22 @@ func (q *queue) setBusy(id uuid.UUID, busy bool, now time.Time) {
 	q.markLocked(id, now.Add(interval))
 }
 
-// retry schedules another read of an object that could not be settled, with exponential backoff.
-func (q *queue) retry(id uuid.UUID, now time.Time) { q.again(q.failed, id, now) }
-
-// rebuild is retry for an object that could not be built.
-func (q *queue) rebuild(id uuid.UUID, now time.Time) { q.again(q.unbuilt, id, now) }
-
-// refuse is retry for an object that kube-apiserver does not accept. It reports whether this is the first
-// failure.
-func (q *queue) refuse(id uuid.UUID, now time.Time) (first bool) {
-	return q.again(q.refused, id, now) == 0
-}
-
-// refusals returns the number of objects that kube-apiserver does not accept.
-func (q *queue) refusals() int {
+// upToDate records that the object in the records is up to date.
+func (q *queue) upToDate(id uuid.UUID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.refused)
+	delete(q.unread, id)
 }
 
-// failures returns the objects that could not be built, or that kube-apiserver does not accept.
-func (q *queue) failures() []uuid.UUID {
+// worked resets the failures of an object. failures is failed, unbuilt or refused of the queue.
+func (q *queue) worked(failures map[uuid.UUID]int, id uuid.UUID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all := maps.Clone(q.refused)
-	maps.Copy(all, q.unbuilt)
-	return slices.Collect(maps.Keys(all))
+	delete(failures, id)
 }
 
-// accepted records that kube-apiserver accepts an object.
-func (q *queue) accepted(id uuid.UUID) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.refused, id)
-}
-
-// again schedules another attempt, and returns the number of failures before.
+// again schedules another attempt with exponential backoff, and returns the number of failures before. failures is failed,
+// unbuilt or refused of the queue.
 func (q *queue) again(failures map[uuid.UUID]int, id uuid.UUID, now time.Time) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,13 +139,6 @@ func (q *queue) failing(id uuid.UUID) bool {
 	return q.failed[id] > 0
 }
 
-// worked resets the failures to settle an object.
-func (q *queue) worked(id uuid.UUID) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.failed, id)
-}
-
 // forget removes an object that is gone.
 func (q *queue) forget(id uuid.UUID) {
 	q.mu.Lock()
@@ -174,6 +149,7 @@ func (q *queue) forget(id uuid.UUID) {
 	delete(q.unbuilt, id)
 	delete(q.refused, id)
 	delete(q.keys, id)
+	delete(q.unread, id)
 }
 
 // full reports whether so many reads are scheduled that no further id of an unknown object is added.
@@ -232,42 +208,37 @@ type batch[Item any] struct {
 // lock takes the lock of an object's key and checks that the object is still up to date. It never
 // waits: a client's write has priority. The error is ErrChanged then.
 func (b *batch[Item]) lock(ctx context.Context, connection connections.Connection, s *seen[Item]) error {
-	first := len(b.unlocks)
 	unlock, ok := b.feed.Store.TryLock(s.key)
 	if !ok {
 		return records.ErrChanged
 	}
-	b.unlocks = append(b.unlocks, unlock)
 	if !b.feed.unchanged(s) {
-		b.unlockFrom(first)
+		unlock()
 		return records.ErrChanged
 	}
-	err := b.complete(ctx, connection, s)
+	key := s.key
+	err := b.feed.adopt(ctx, connection, s)
+	if err == nil && s.key != key {
+		err = fmt.Errorf("bug: the name of the %s %q changed with its own metadata", b.feed.kind(), s.object.GetName())
+	}
+	if err == nil {
+		err = b.feed.keepGeneration(ctx, s)
+	}
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Could not store the metadata of an object", "kind", b.feed.kind(), "id", s.id)
-		b.unlockFrom(first)
+		unlock()
 		b.feed.unreadable(ctx, s.id, err)
-	}
-	return err
-}
-
-// complete updates the record of an object.
-func (b *batch[Item]) complete(ctx context.Context, connection connections.Connection, s *seen[Item]) error {
-	key := s.key
-	if err := b.feed.adopt(ctx, connection, s); err != nil {
 		return err
 	}
-	if s.key != key {
-		return fmt.Errorf("bug: the name of the %s %q changed with its own metadata", b.feed.kind(), s.object.GetName())
-	}
-	return b.feed.keepGeneration(ctx, s)
+	b.unlocks = append(b.unlocks, unlock)
+	return nil
 }
 
 // add proposes the object if it differs from the records, or to remove an abandoned claim: each replica that starts later
 // would respect the claim again.
 func (b *batch[Item]) add(s *seen[Item]) {
 	if s.entry != nil && b.stays(s) && !b.feed.Store.Abandoned(s.key) {
-		b.feed.queue.accepted(s.id)
+		b.feed.queue.worked(b.feed.queue.refused, s.id)
 		b.done = append(b.done, s)
 		return
 	}
@@ -281,7 +252,11 @@ func (b *batch[Item]) stays(s *seen[Item]) bool {
 	if same(s.entry, s.object, s.natural) {
 		return true
 	}
-	if !b.feed.plane.unstable() {
+	p := b.feed.plane
+	p.mu.Lock()
+	recovered := !p.config.Clock.Now().Before(p.health.recovers())
+	p.mu.Unlock()
+	if recovered {
 		return false
 	}
 	before := b.feed.Kind.Unrecovered(s.entry.Object, s.object)
@@ -295,7 +270,7 @@ func (b *batch[Item]) commit(ctx context.Context) error {
 		if reason := cmp.Or(err, unwritten[s.key]); reason != nil {
 			b.feed.again(ctx, s.id, s.key, reason)
 		} else {
-			b.feed.queue.accepted(s.id)
+			b.feed.queue.worked(b.feed.queue.refused, s.id)
 			b.done = append(b.done, s)
 		}
 	}
@@ -304,13 +279,4 @@ func (b *batch[Item]) commit(ctx context.Context) error {
 	}
 	b.feed.plane.config.Metrics.commits.WithLabelValues(b.feed.kind()).Add(float64(len(b.proposals) - len(unwritten)))
 	return nil
-}
-
-func (b *batch[Item]) unlock() { b.unlockFrom(0) }
-
-func (b *batch[Item]) unlockFrom(first int) {
-	for _, unlock := range b.unlocks[first:] {
-		unlock()
-	}
-	b.unlocks = b.unlocks[:first]
 }

@@ -14,11 +14,10 @@ import (
 // it are read together.
 const refreshGap = 200 * time.Millisecond
 
-// newRefreshTask returns a task that reads the objects that are due.
-func newRefreshTask[Item any](p *plane, f *feed[Item]) *task {
-	t := newTask("refresh "+f.kind(), nil)
+func (f *feed[Item]) tasks() []*task {
+	p := f.plane
 	var earliest time.Time
-	t.step = func(ctx context.Context) time.Time {
+	refresh := newTask("refresh "+f.kind(), func(ctx context.Context) time.Time {
 		now := p.config.Clock.Now()
 		connection, live := p.live()
 		switch {
@@ -33,9 +32,19 @@ func newRefreshTask[Item any](p *plane, f *feed[Item]) *task {
 			earliest = now.Add(refreshGap)
 		}
 		return maxTime(earliest, f.queue.next(now.Add(idle)))
-	}
-	f.queue.stir = t.wake
-	return t
+	})
+	settle := newTask("settle "+f.kind(), func(ctx context.Context) time.Time {
+		for ctx.Err() == nil {
+			id, next, ok := f.settle.pop()
+			if !ok {
+				break
+			}
+			f.settle.settle(ctx, id, next)
+		}
+		return p.after(idle)
+	})
+	f.queue.stir, f.settle.wake = refresh.wake, settle.wake
+	return []*task{refresh, settle}
 }
 
 func maxTime(a, b time.Time) time.Time {
@@ -93,17 +102,6 @@ func absentFrom[Item any](ids []uuid.UUID, items []Item, idOf func(Item) uuid.UU
 		}
 	}
 	return absent
-}
-
-// newSettleTask returns a task that settles pending objects.
-func newSettleTask[Item any](p *plane, f *feed[Item]) *task {
-	t := newTask("settle "+f.kind(), nil)
-	t.step = func(ctx context.Context) time.Time {
-		f.settle.step(ctx)
-		return p.after(idle)
-	}
-	f.settle.wake = t.wake
-	return t
 }
 
 // newListTask returns a task that reads all items of a kind periodically.

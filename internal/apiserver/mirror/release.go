@@ -16,8 +16,22 @@ import (
 // releaseAllBut removes the records of control planes that are not served. It returns the control
 // planes that still have records.
 func (e *epoch) releaseAllBut(ctx context.Context, served map[types.NamespacedName]connections.Member) map[types.NamespacedName]bool {
+	names := sets.Set[types.NamespacedName]{}
+	for _, s := range e.stocks {
+		names.Insert(s.controlPlanes()...)
+	}
 	left := map[types.NamespacedName]bool{}
-	for _, name := range e.orphans(served) {
+	for name := range names {
+		if _, wanted := served[name]; !wanted {
+			// It may be created again before its last record is removed.
+			e.orphan(name)
+		}
+		e.mu.Lock()
+		orphaned := e.orphaned[name]
+		e.mu.Unlock()
+		if !orphaned {
+			continue
+		}
 		all := true
 		for _, s := range e.stocks {
 			done, err := s.releasePlane(ctx, name)
@@ -36,29 +50,6 @@ func (e *epoch) releaseAllBut(ctx context.Context, served map[types.NamespacedNa
 		log.FromContext(ctx).Info("Removed the objects of a control plane that is no longer served", "controlPlane", name)
 	}
 	return left
-}
-
-// orphans returns the control planes that have records but no mirror. A name may already be served again.
-func (e *epoch) orphans(served map[types.NamespacedName]connections.Member) []types.NamespacedName {
-	names := sets.Set[types.NamespacedName]{}
-	for _, s := range e.stocks {
-		names.Insert(s.controlPlanes()...)
-	}
-	for name := range names {
-		if _, wanted := served[name]; !wanted {
-			// It may be created again before its last record is removed.
-			e.orphan(name)
-		}
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var all []types.NamespacedName
-	for name := range names {
-		if e.orphaned[name] {
-			all = append(all, name)
-		}
-	}
-	return all
 }
 
 // kindStock is a stock of any kind.

@@ -41,10 +41,6 @@ type settling[Item any] struct {
 	read     time.Time
 }
 
-func newSettler[Item any](f *feed[Item]) *settler[Item] {
-	return &settler[Item]{feed: f, items: map[uuid.UUID]settling[Item]{}, last: map[uuid.UUID]uint64{}}
-}
-
 // push queues an item to be settled. The caller holds the key's lock.
 func (t *settler[Item]) push(s *seen[Item], now time.Time) {
 	_, revision := t.feed.Store.Table.Find(t.feed.plane.name, uidOf(s.id))
@@ -69,17 +65,6 @@ func (t *settler[Item]) pop() (id uuid.UUID, next settling[Item], ok bool) {
 	return id, next, true
 }
 
-// step settles the pending objects.
-func (t *settler[Item]) step(ctx context.Context) {
-	for ctx.Err() == nil {
-		id, next, ok := t.pop()
-		if !ok {
-			return
-		}
-		t.settle(ctx, id, next)
-	}
-}
-
 // settled records that items of an object that were read until now are outdated. If one of them is
 // queued, it is removed, and again reports that the object must be read again. The caller holds the
 // key's lock.
@@ -99,13 +84,6 @@ func (t *settler[Item]) forget(id uuid.UUID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.last, id)
-}
-
-// settledSince reports whether an object was settled after the count was taken.
-func (t *settler[Item]) settledSince(id uuid.UUID, count uint64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.last[id] > count
 }
 
 func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[Item]) {
@@ -145,9 +123,9 @@ func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[
 		f.mark(id, soon)
 	case err != nil:
 		log.FromContext(ctx).Error(err, "Could not apply the spec of an object to Coder", "kind", f.kind(), "name", entry.Object.GetName())
-		f.queue.retry(id, config.Clock.Now())
+		f.queue.again(f.queue.failed, id, config.Clock.Now())
 	default:
-		f.queue.worked(id)
+		f.queue.worked(f.queue.failed, id)
 		if again {
 			f.queue.setBusy(id, true, config.Clock.Now())
 		}

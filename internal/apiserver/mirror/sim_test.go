@@ -122,7 +122,7 @@ func (s *sim) lead() {
 	m := New(c)
 	s.mirror, s.running, s.ticked = m, nil, time.Time{}
 	s.epoch = newEpoch(&m.config)
-	s.epoch.start = func(_ context.Context, p *plane) { s.running = append(s.running, p) }
+	s.epoch.start = func(_ context.Context, m *member) { s.running = append(s.running, m.plane) }
 	m.config.Hints.deliverTo(s.epoch)
 }
 

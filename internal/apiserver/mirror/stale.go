@@ -11,9 +11,8 @@ import (
 // newStaleTask returns a task that sets the condition Synced of every object of a control plane to
 // False, once for each outage. The condition becomes True again when the object is read again.
 func newStaleTask(p *plane) *task {
-	t := newTask("stale", nil)
 	var reported time.Time
-	t.step = func(ctx context.Context) time.Time {
+	return newTask("stale", func(ctx context.Context) time.Time {
 		since, _, ok := p.outage()
 		if !ok {
 			reported = time.Time{}
@@ -33,8 +32,7 @@ func newStaleTask(p *plane) *task {
 		}
 		reported = since
 		return p.after(idle)
-	}
-	return t
+	})
 }
 
 // desync sets the condition Synced of all objects to False. It reports whether it is done.

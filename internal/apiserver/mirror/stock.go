@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 
-	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -53,7 +52,10 @@ func newWorkspaces(config *Config) *stock[coderd.Workspace] {
 		read: Coder.WorkspacesByID,
 		one:  Coder.Workspace,
 		busy: func(controlPlane types.NamespacedName, w coderd.Workspace) bool {
-			return busyWorkspace(w) || config.Unsettled(controlPlane, w)
+			connecting := w.LatestBuild.Status == "running" && slices.ContainsFunc(w.Agents, func(a coderd.Agent) bool {
+				return a.Status == "connecting" || a.Status == "connected" && (a.LifecycleState == "created" || a.LifecycleState == "starting")
+			})
+			return connecting || slices.Contains(unsettled[:], w.LatestBuild.Status) || config.Unsettled(controlPlane, w)
 		},
 		removed:  config.Gone,
 		resource: "workspace",
@@ -160,17 +162,3 @@ func listUsers(ctx context.Context, p *plane, coder Coder) ([]coderd.User, error
 
 // unsettled holds the statuses of a workspace that change by themselves.
 var unsettled = [...]string{"pending", "starting", "stopping", "canceling", "deleting"}
-
-func busyWorkspace(w coderd.Workspace) bool {
-	if slices.Contains(unsettled[:], w.LatestBuild.Status) {
-		return true
-	}
-	return w.LatestBuild.Status == "running" && slices.ContainsFunc(w.Agents, func(a coderd.Agent) bool {
-		return a.Status == "connecting" || a.Status == "connected" && (a.LifecycleState == "created" || a.LifecycleState == "starting")
-	})
-}
-
-func busyWorkspaceObject(object records.Object) bool {
-	workspace, ok := object.(*aggregationv1alpha1.CoderWorkspace)
-	return ok && slices.Contains(unsettled[:], workspace.Status.LatestBuildStatus)
-}

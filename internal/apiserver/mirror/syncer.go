@@ -3,11 +3,13 @@ package mirror
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -21,8 +23,6 @@ const longestRetry = time.Minute
 // leader.
 type syncer struct {
 	plane *plane
-	task  *task
-
 	// wanted is true if the records must be brought up to date even if the state is Ready. running is
 	// true while this happens.
 	wanted, running atomic.Bool
@@ -30,20 +30,6 @@ type syncer struct {
 	takeover bool
 	next     time.Time
 	failures int
-}
-
-// newSyncer returns the syncer of a control plane. known is the sync status that another leader
-// published, or nil.
-func newSyncer(p *plane, known *syncstatus.Status) *syncer {
-	s := &syncer{plane: p}
-	s.wanted.Store(true)
-	if known != nil {
-		s.takeover = known.Seen && known.State == syncstatus.Ready
-	} else {
-		s.takeover = p.workspaces.Store.Table.Count(p.name)+p.templates.Store.Table.Count(p.name) > 0
-	}
-	s.task = newTask("sync", s.step)
-	return s
 }
 
 func (s *syncer) step(ctx context.Context) time.Time {
@@ -69,7 +55,7 @@ func (s *syncer) step(ctx context.Context) time.Time {
 		}
 		delay = min(longestRetry, delay<<s.failures)
 		s.failures = min(s.failures+1, 4)
-		p.config.Metrics.synced(p.name, "failed")
+		p.config.Metrics.syncs.WithLabelValues(p.name.Namespace, p.name.Name, "failed").Inc()
 	}
 	p.note(ctx, "reading all objects of Coder", err)
 	s.next = p.after(delay)
@@ -92,8 +78,21 @@ func (s *syncer) run(ctx context.Context, connection connections.Connection) (re
 	result := "recovery"
 	switch {
 	case s.takeover && p.state() != syncstatus.Stale && p.state() != syncstatus.Quarantined:
+		// The records are nearly up to date. Read only the objects that were changing, and the templates.
 		result = "takeover"
-		s.resume()
+		for _, entry := range p.workspaces.Store.Table.Of(p.name) {
+			record, _ := p.config.Records.Get(p.name, records.IDOf(entry.Object))
+			workspace, ok := entry.Object.(*aggregationv1alpha1.CoderWorkspace)
+			if asks(record) || ok && slices.Contains(unsettled[:], workspace.Status.LatestBuildStatus) {
+				p.workspaces.mark(idOf(entry.Object), 0)
+			}
+		}
+		// All templates are read with one request.
+		for _, entry := range p.templates.Store.Table.Of(p.name) {
+			p.templates.mark(idOf(entry.Object), 0)
+		}
+		p.rounds.task.soon()
+		p.driftCheck.task.soon()
 	default:
 		if p.syncStatus().State == syncstatus.Syncing {
 			result = "first"
@@ -104,27 +103,13 @@ func (s *syncer) run(ctx context.Context, connection connections.Connection) (re
 	}
 	s.takeover = false
 	s.wanted.Store(false)
-	p.config.Metrics.synced(p.name, result)
-	p.synced()
+	p.config.Metrics.syncs.WithLabelValues(p.name.Namespace, p.name.Name, result).Inc()
+	p.mu.Lock()
+	p.health.synced(p.config.Clock.Now())
+	p.mu.Unlock()
+	p.publish()
+	p.wakeAll()
 	return true, nil
-}
-
-// resume continues with the present records. It reads only the objects that were changing, and the
-// templates.
-func (s *syncer) resume() {
-	p := s.plane
-	for _, entry := range p.workspaces.Store.Table.Of(p.name) {
-		record, _ := p.config.Records.Get(p.name, records.IDOf(entry.Object))
-		if asks(record) || busyWorkspaceObject(entry.Object) {
-			p.workspaces.mark(idOf(entry.Object), 0)
-		}
-	}
-	// All templates are read with one request.
-	for _, entry := range p.templates.Store.Table.Of(p.name) {
-		p.templates.mark(idOf(entry.Object), 0)
-	}
-	p.rounds.task.soon()
-	p.driftCheck.task.soon()
 }
 
 // readAll reads all objects into the records.
@@ -136,17 +121,12 @@ func (s *syncer) readAll(ctx context.Context, connection connections.Connection,
 	if err := p.templates.readList(ctx, connection, true); err != nil {
 		return err
 	}
-	return s.readUsers(ctx, connection)
-}
-
-// readUsers reads all users into the records. If the users of a Coder cannot be read, the Coder is
-// served without them.
-func (s *syncer) readUsers(ctx context.Context, connection connections.Connection) error {
-	err := s.plane.users.readList(ctx, connection, true)
+	// If the users of a Coder cannot be read, the Coder is served without them.
+	err := p.users.readList(ctx, connection, true)
 	if err == nil || ctx.Err() != nil || errors.Is(err, errBlind) || coderd.IsRateLimited(err) || coderd.IsUnreachable(err) {
 		return err
 	}
-	s.plane.note(ctx, "reading the users", err)
+	p.note(ctx, "reading the users", err)
 	return nil
 }
 
@@ -231,8 +211,13 @@ func (s *syncer) pages(ctx context.Context, coder Coder, out chan<- page) (found
 				return nil, 0, err
 			}
 			count, size = read.Count, fits
+			items := slices.DeleteFunc(slices.Clone(read.Workspaces), func(w coderd.Workspace) bool {
+				before := found[w.ID]
+				found[w.ID] = true
+				return before
+			})
 			select {
-			case out <- page{items: newOnes(found, read.Workspaces), began: began}:
+			case out <- page{items: items, began: began}:
 			case <-ctx.Done():
 				return nil, 0, ctx.Err()
 			}
@@ -245,18 +230,6 @@ func (s *syncer) pages(ctx context.Context, coder Coder, out chan<- page) (found
 		}
 	}
 	return found, count, nil
-}
-
-// newOnes returns the workspaces that were not found before, and adds them to found.
-func newOnes(found map[uuid.UUID]bool, all []coderd.Workspace) []coderd.Workspace {
-	out := make([]coderd.Workspace, 0, len(all))
-	for i := range all {
-		if id := all[i].ID; !found[id] {
-			found[id] = true
-			out = append(out, all[i])
-		}
-	}
-	return out
 }
 
 // pageAttempts is the number of attempts to read a page before the full read fails.

@@ -123,19 +123,23 @@ type rounds struct {
 	pause time.Duration
 }
 
-func newRounds(p *plane) *rounds {
-	r := &rounds{plane: p}
-	r.task = newLiveTask(p, "rounds", time.Time{}, r.step)
-	return r
-}
-
 // step reads the next batch. hurried starts a faster round, because a change was missed.
 func (r *rounds) step(ctx context.Context, connection connections.Connection, hurried bool) time.Time {
 	p := r.plane
-	if hurried || len(r.left) == 0 {
-		r.begin(hurried)
-	}
 	f := p.workspaces
+	if hurried || len(r.left) == 0 {
+		timing := &p.config.Timing
+		r.left = nil
+		for _, entry := range f.Store.Table.Of(p.name) {
+			r.left = append(r.left, idOf(entry.Object))
+		}
+		r.left = slices.Clip(r.left)
+		batches := max(1, (len(r.left)+f.source.batch-1)/f.source.batch)
+		r.pause = max(timing.Batch, timing.Round/time.Duration(batches))
+		if hurried {
+			r.pause = timing.Batch / 3
+		}
+	}
 	n := min(f.source.batch, len(r.left))
 	batch := r.left[:n]
 	r.left = r.left[n:]
@@ -144,20 +148,4 @@ func (r *rounds) step(ctx context.Context, connection connections.Connection, hu
 		p.note(ctx, "reading known workspaces again", f.read(ctx, connection, batch, false))
 	}
 	return next
-}
-
-// begin starts a round.
-func (r *rounds) begin(hurried bool) {
-	f := r.plane.workspaces
-	timing := &r.plane.config.Timing
-	r.left = nil
-	for _, entry := range f.Store.Table.Of(r.plane.name) {
-		r.left = append(r.left, idOf(entry.Object))
-	}
-	r.left = slices.Clip(r.left)
-	batches := max(1, (len(r.left)+f.source.batch-1)/f.source.batch)
-	r.pause = max(timing.Batch, timing.Round/time.Duration(batches))
-	if hurried {
-		r.pause = timing.Batch / 3
-	}
 }

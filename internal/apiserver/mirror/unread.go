@@ -3,8 +3,6 @@ package mirror
 import (
 	"context"
 	"errors"
-	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -12,30 +10,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
-
-// unread holds the known objects that could not be read, built or stored the last time, each with the time since
-// which it has failed.
-type unread struct {
-	mu    sync.Mutex
-	since map[uuid.UUID]time.Time
-}
-
-// failed records a failure. It returns the time of the first one since the last success.
-func (u *unread) failed(id uuid.UUID, now time.Time) time.Time {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if _, ok := u.since[id]; !ok {
-		u.since[id] = now
-	}
-	return u.since[id]
-}
-
-// forget removes an object that was brought up to date, or that is gone.
-func (u *unread) forget(id uuid.UUID) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.since, id)
-}
 
 // unreadable records that an object could not be read, built or stored. If that lasts twice as long as Coder may be
 // unreachable, it sets the condition Synced of the object to False. The condition becomes True again when the object is
@@ -51,7 +25,13 @@ func (f *feed[Item]) unreadable(ctx context.Context, id uuid.UUID, cause error) 
 		return
 	}
 	now := f.plane.config.Clock.Now()
-	since := f.unread.failed(id, now)
+	f.queue.mu.Lock()
+	since, known := f.queue.unread[id]
+	if !known {
+		since = now
+		f.queue.unread[id] = now
+	}
+	f.queue.mu.Unlock()
 	if now.Sub(since) < 2*f.plane.config.Timing.StaleAfter {
 		return
 	}

@@ -91,23 +91,17 @@ func (s *served) Get(ctx context.Context, key string, options storage.GetOptions
 	}
 	defer s.gets.Add(-1)
 	if s.gets.Add(1) > fewGets {
-		err := s.getShared(ctx, key, options, out)
-		if err == nil || storage.IsNotFound(err) {
-			return err
+		if revision, err := s.store.GetCurrentResourceVersion(ctx); err == nil {
+			shared := options
+			shared.ResourceVersion = formatRevision(revision)
+			if err = s.Interface.Get(ctx, key, shared, out); err == nil || storage.IsNotFound(err) {
+				return err
+			}
 		}
 	}
 	if known, err := s.store.getKnown(ctx, key, out); known || err != nil {
 		return err
 	}
-	return s.Interface.Get(ctx, key, options, out)
-}
-
-func (s *served) getShared(ctx context.Context, key string, options storage.GetOptions, out runtime.Object) error {
-	revision, err := s.store.GetCurrentResourceVersion(ctx)
-	if err != nil {
-		return err
-	}
-	options.ResourceVersion = formatRevision(revision)
 	return s.Interface.Get(ctx, key, options, out)
 }
 

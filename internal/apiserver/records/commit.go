@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,20 +47,36 @@ func (s *Store) commit(ctx context.Context, key string, b *basis, wanted Object)
 		return nil, ErrChanged
 	}
 	if waited, err := s.waitFor(ctx, key); waited || err != nil {
-		return nil, changedOr(err)
+		return nil, cmp.Or(err, ErrChanged)
 	}
 	if twins := s.Table.Twins(current.controlPlane, types.UID(current.spec.ID)); twins != nil {
 		return nil, unavailable(ctx, "changing "+key, fmt.Errorf(
 			"several records have the id %s: %s; the operator keeps one of them when it next reads it from Coder", current.spec.ID, strings.Join(twins, ", ")))
 	}
-	return s.change(ctx, current, wanted)
-}
-
-func changedOr(err error) error {
-	if err != nil {
-		return err
+	w := s.newSession(key, current)
+	object, err := w.write(ctx, current.entry.Object, wanted)
+	if newer, ok := errors.AsType[*NewerError](err); ok {
+		// Store the newer object, and decide again. If the stored object is the same, a newer one would be found again
+		// and again, so the error is the conflict.
+		h, err := s.settleOn(context.WithoutCancel(ctx), w.next, newer.Object)
+		if err == nil && h.revision == current.revision {
+			return nil, newer
+		}
+		return nil, cmp.Or(err, ErrChanged)
 	}
-	return ErrChanged
+	if err != nil {
+		return nil, err
+	}
+	h, err := s.settleOn(context.WithoutCancel(ctx), w.next, object)
+	if errors.Is(err, ErrChanged) && w.claimed {
+		// A claimed record is overwritten only by hand, or after claimPatience. Another attempt
+		// would send the change to Coder twice.
+		return nil, overwritten(key)
+	}
+	if IsRefused(err) && w.claimed {
+		return nil, uncertain(key, "changed", err)
+	}
+	return h, err
 }
 
 // waitFor waits while another replica writes the record.
@@ -193,38 +210,6 @@ func (s *Store) Learn(ctx context.Context, key string) error {
 	return nil
 }
 
-// change writes an update or a deletion to the system of record.
-func (s *Store) change(ctx context.Context, current *held, wanted Object) (*held, error) {
-	w := s.newSession(current.key, current)
-	object, err := w.write(ctx, current.entry.Object, wanted)
-	if newer, ok := errors.AsType[*NewerError](err); ok {
-		return nil, s.renew(context.WithoutCancel(ctx), current, w.next, newer)
-	}
-	if err != nil {
-		return nil, err
-	}
-	h, err := s.settleOn(context.WithoutCancel(ctx), w.next, object)
-	if errors.Is(err, ErrChanged) && w.claimed {
-		// A claimed record is overwritten only by hand, or after claimPatience. Another attempt
-		// would send the change to Coder twice.
-		return nil, overwritten(current.key)
-	}
-	if IsRefused(err) && w.claimed {
-		return nil, uncertain(current.key, "changed", err)
-	}
-	return h, err
-}
-
-// renew stores an object that has changed in Coder since it was stored, and returns ErrChanged. If the
-// stored object is the same, a newer one would be found again and again, so the error is the conflict.
-func (s *Store) renew(ctx context.Context, current, last *held, newer *NewerError) error {
-	h, err := s.settleOn(ctx, last, newer.Object)
-	if err == nil && h.revision == current.revision {
-		return newer
-	}
-	return changedOr(err)
-}
-
 // settleOn writes or deletes the record as the last step of a write.
 func (s *Store) settleOn(ctx context.Context, last *held, object Object) (*held, error) {
 	if object == nil {
@@ -256,8 +241,9 @@ func (s *Store) put(ctx context.Context, key string, current *held, object Objec
 		next = &copied
 	}
 	next.spec.Claim = ""
+	known := s.Table.get(key)
 	if current != nil && current.entry != nil && !current.damaged && current.spec.Claim == "" && current.spec.CoderName == natural &&
-		s.asKept(current) && s.unchanged(current, object) {
+		known != nil && known.spec.Kept == current.spec.Kept && s.unchanged(current, object) {
 		return current, nil
 	}
 	next.spec.ID, next.spec.CoderName = string(IDOf(object)), natural
@@ -315,12 +301,6 @@ func (s *Store) update(ctx context.Context, next *held, object Object) (*held, e
 		}
 		return h, err
 	})
-}
-
-// asKept reports whether the kept data of the record does not change.
-func (s *Store) asKept(next *held) bool {
-	known := s.Table.get(next.key)
-	return known != nil && known.spec.Kept == next.spec.Kept
 }
 
 // unchanged reports whether the record already has this object. An update without changes must not

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,12 +141,6 @@ type NewerError struct {
 func Newer(resource schema.GroupResource, object Object) error {
 	return &NewerError{Object: object, StatusError: apierrors.NewConflict(resource, object.GetName(), errors.New(
 		"it has changed in Coder since it was read; read it again and repeat the change"))}
-}
-
-// expired returns the error for a change of which no further request is sent to Coder, because other replicas may ignore
-// its claim before the request ends.
-func expired(key string, held time.Duration) error {
-	return uncertain(key, "changed", fmt.Errorf("its claim was written %s ago, so the rest of the change is not sent to Coder", held.Round(time.Second)))
 }
 
 // internal returns an internal error for data that cannot be decoded. It returns an API status

@@ -257,18 +257,6 @@ func (s *Store) repair(ctx context.Context, h *held) error {
 	return nil
 }
 
-// detachVersions sets the versions of a template in its record. They are no part of the object's text.
-func detachVersions(object Object, record *Record) error {
-	record.Versions = ""
-	tmpl, ok := object.(*aggregationv1alpha1.CoderTemplate)
-	if !ok || tmpl.Status.Versions == nil {
-		return nil
-	}
-	data, err := json.Marshal(tmpl.Status.Versions)
-	record.Versions = string(data)
-	return err
-}
-
 // attachVersions sets the versions of a record in its object. known is the previous state of the record, or nil.
 func attachVersions(object Object, record *Record, known *held) error {
 	tmpl, ok := object.(*aggregationv1alpha1.CoderTemplate)

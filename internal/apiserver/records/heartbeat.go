@@ -189,10 +189,11 @@ func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 			}
 			h.record.Revision = found.Revision
 		case apierrors.IsNotFound(err) && r.Revision != 0:
-			// If somebody has deleted it, the watch delivers that. The other revisions may be greater than
-			// before the restore already: kube-apiserver and its clients write much when it starts again.
-			// A heartbeat of an earlier process, which this one only found, shows nothing.
-			if h.written.Load() != 0 && !h.showsDeletion(ctx, r.Revision) {
+			// If somebody has deleted it, the watch delivers that, a little later, or more when it was just opened again.
+			// The other revisions may be greater than before the restore already: kube-apiserver and its clients write
+			// much when it starts again. A heartbeat of an earlier process, which this one only found, shows nothing.
+			shown := func(context.Context) (bool, error) { return h.seen.Load() > r.Revision, nil }
+			if h.written.Load() != 0 && wait.PollUntilContextTimeout(ctx, heartbeatEvery, deletionShown, true, shown) != nil {
 				return 0, h.wentBack("the heartbeat of this replica", r.Revision, 0)
 			}
 			h.record.Revision = 0
@@ -202,22 +203,6 @@ func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 		}
 	}
 	return 0, fmt.Errorf("record %s/%s is changed repeatedly by another client", h.record.Namespace, h.record.Name)
-}
-
-// showsDeletion waits until the watch has delivered something newer than a revision of the heartbeat, at most for
-// deletionShown: the watch is a little later than the deletion, and more when it was just opened again.
-func (h *heartbeat) showsDeletion(ctx context.Context, revision uint64) bool {
-	shown := func(context.Context) (bool, error) { return h.seen.Load() > revision, nil }
-	return wait.PollUntilContextTimeout(ctx, heartbeatEvery, deletionShown, true, shown) == nil
-}
-
-// progress starts a heartbeat so that the watch delivers an event. It does nothing while the last
-// heartbeat has not been delivered.
-func (h *heartbeat) progress(ctx context.Context) {
-	if h.seen.Load() < h.written.Load() {
-		return
-	}
-	h.verify(ctx)
 }
 
 // shown records that the watch has delivered a heartbeat of this replica, or its deletion.
@@ -259,17 +244,4 @@ func (h *heartbeat) sweep(ctx context.Context, now time.Time) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// end deletes the heartbeat when the replica shuts down.
-func (h *heartbeat) end(ctx context.Context) error {
-	revision := h.written.Load()
-	if revision == 0 {
-		return nil
-	}
-	err := h.cluster.Delete(ctx, h.record.Namespace, h.record.Name, revision)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
 }

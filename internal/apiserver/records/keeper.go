@@ -88,10 +88,14 @@ func (k *Keeper) Put(ctx context.Context, record *metadata.Record) (*metadata.Re
 	}
 	known := s.Table.get(key)
 	if known == nil {
-		known, err = s.newRecord(key, wanted)
-		if known == nil || err != nil {
-			return wanted, err
+		switch {
+		case wanted.Version != "":
+			return wanted, kept(wanted, "was removed in the meantime")
+		case wanted.IsEmpty():
+			return wanted, nil
 		}
+		known = &held{key: key, controlPlane: wanted.ControlPlane}
+		known.spec.ControlPlane, known.spec.ID = wanted.ControlPlane.Name, string(wanted.UID)
 	}
 	switch {
 	case known.controlPlane != wanted.ControlPlane:
@@ -133,19 +137,6 @@ func (s *Store) keyOf(record *metadata.Record) string {
 	return s.Key(record.ControlPlane.Namespace, record.Name)
 }
 
-// newRecord returns a record that does not exist yet, or nil if there is nothing to keep.
-func (s *Store) newRecord(key string, wanted *metadata.Record) (*held, error) {
-	switch {
-	case wanted.Version != "":
-		return nil, kept(wanted, "was removed in the meantime")
-	case wanted.IsEmpty():
-		return nil, nil
-	}
-	h := &held{key: key, controlPlane: wanted.ControlPlane}
-	h.spec.ControlPlane, h.spec.ID = wanted.ControlPlane.Name, string(wanted.UID)
-	return h, nil
-}
-
 // keep writes the kept data to a record.
 func (s *Store) keep(ctx context.Context, known *held, wanted *metadata.Record) (*metadata.Record, error) {
 	next := *known
@@ -161,22 +152,17 @@ func (s *Store) keep(ctx context.Context, known *held, wanted *metadata.Record) 
 		if err := s.Learn(ctx, known.key); err != nil {
 			return nil, err
 		}
-		return s.lost(known.key, wanted)
+		// The conflicting write may be this one, if its response was lost.
+		if now := s.Table.get(known.key); now != nil && now.kept != nil && metadata.Same(now.kept, wanted) {
+			return now.kept, nil
+		}
+		return nil, kept(wanted, "was changed in the meantime")
 	case err != nil:
 		return nil, err
 	case h.kept == nil:
 		return emptied(wanted), nil
 	}
 	return h.kept, nil
-}
-
-// lost returns the result after a conflict. The conflicting write may be this one, if its response
-// was lost.
-func (s *Store) lost(key string, wanted *metadata.Record) (*metadata.Record, error) {
-	if now := s.Table.get(key); now != nil && now.kept != nil && metadata.Same(now.kept, wanted) {
-		return now.kept, nil
-	}
-	return nil, kept(wanted, "was changed in the meantime")
 }
 
 func emptied(record *metadata.Record) *metadata.Record {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -53,13 +54,19 @@ func (s *Store) sessionOf(ctx context.Context, key string) *session {
 	return nil
 }
 
-// write calls the Writer within the session.
+// write calls the Writer within the session. After an error, it removes the claim.
 func (w *session) write(ctx context.Context, current, wanted Object) (Object, error) {
 	object, err := w.store.writer.Write(w.inside(ctx), w.key, current, wanted)
 	if _, newer := errors.AsType[*NewerError](err); err == nil || newer {
 		return object, err
 	}
-	w.release(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.claimed || w.failed != nil {
+		if err := w.finish(ctx); err != nil && w.claimed {
+			klog.FromContext(ctx).Error(err, "Could not release the claim in a record", "key", w.key)
+		}
+	}
 	switch {
 	case w.claimed && errors.Is(w.failed, ErrChanged):
 		return nil, overwritten(w.key)
@@ -101,24 +108,9 @@ func (w *session) inTime(ctx context.Context) error {
 	if held+timeout <= claimPatience {
 		return nil
 	}
-	w.failed = expired(w.key, held)
+	w.failed = uncertain(w.key, "changed", fmt.Errorf(
+		"its claim was written %s ago, so the rest of the change is not sent to Coder", held.Round(time.Second)))
 	return w.failed
-}
-
-// settle calls a function within the session, with the kept metadata.
-func (w *session) settle(ctx context.Context, f func(context.Context, *metadata.Record) error) error {
-	err := f(w.inside(ctx), w.next.kept)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.failed != nil {
-		err = w.failed
-	}
-	if w.claimed || w.dirty || w.failed != nil {
-		if failed := w.finish(ctx); err == nil {
-			err = failed
-		}
-	}
-	return err
 }
 
 // writeClaim writes the claim and the collected metadata to the record before a change in Coder. If the
@@ -185,18 +177,6 @@ func (w *session) forget(ctx context.Context, record *metadata.Record) error {
 	w.mu.Unlock()
 	_, err := w.keep(&metadata.Record{ControlPlane: record.ControlPlane, Kind: record.Kind, Name: record.Name, UID: record.UID})
 	return err
-}
-
-// release removes the claim after a failed write, and writes the collected metadata.
-func (w *session) release(ctx context.Context) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.claimed && w.failed == nil {
-		return
-	}
-	if err := w.finish(ctx); err != nil && w.claimed {
-		klog.FromContext(ctx).Error(err, "Could not release the claim in a record", "key", w.key)
-	}
 }
 
 // finish removes the claim, and writes the collected metadata. If that fails, other replicas wait

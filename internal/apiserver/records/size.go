@@ -33,32 +33,34 @@ func (s *Store) fill(record *Record, object Object) (parts map[string]string, tr
 	if parts, err = s.config.Files.detach(copied, record); err != nil {
 		return nil, false, err
 	}
-	if err = s.encodeInto(record, copied); err != nil {
+	if err = s.encode(record, copied); err != nil {
 		return nil, false, err
 	}
+	c := metav1.Condition{
+		Type: aggregationv1alpha1.ConditionTruncated, Status: metav1.ConditionTrue, Reason: aggregationv1alpha1.ReasonTooLarge,
+		ObservedGeneration: copied.GetGeneration(), LastTransitionTime: metav1.NewTime(s.config.Clock.Now()).Rfc3339Copy(),
+	}
+	if known := s.Table.Get(s.Key(record.Namespace, record.Name)); known != nil {
+		if before := truncatedCondition(known.Object); before != nil {
+			c.LastTransitionTime = before.LastTransitionTime
+		}
+	}
+	conditions, fields := largeFields(copied)
 	var without []string
-	for _, f := range largeFields(copied) {
+	for _, f := range fields {
 		if sizeOf(&record.RecordSpec) <= metadata.MaxRecord {
 			break
 		}
 		f.leaveOut()
 		without = append(without, f.path)
-		s.setTruncated(copied, s.Key(record.Namespace, record.Name), fmt.Sprintf(
-			"the object does not fit into %d KiB, so these fields are left out or shortened: %s; Coder has all of them",
-			metadata.MaxRecord>>10, strings.Join(without, ", ")))
-		if err = s.encodeInto(record, copied); err != nil {
+		c.Message = fmt.Sprintf("the object does not fit into %d KiB, so these fields are left out or shortened: %s; Coder has all of them",
+			metadata.MaxRecord>>10, strings.Join(without, ", "))
+		meta.SetStatusCondition(conditions, c)
+		if err = s.encode(record, copied); err != nil {
 			return nil, false, err
 		}
 	}
 	return parts, len(without) > 0, nil
-}
-
-func (s *Store) encodeInto(record *Record, object Object) (err error) {
-	if err := detachVersions(object, record); err != nil {
-		return err
-	}
-	record.Object, err = s.encode(object)
-	return err
 }
 
 // stored reports whether a record is stored with this text.
@@ -92,13 +94,14 @@ type largeField struct {
 	leaveOut func()
 }
 
-// largeFields returns the fields to leave out of an object, in this order. No field of a spec is among
-// them: a client that reads and writes the object would remove it, and a GitOps tool would apply it
+// largeFields returns the conditions of an object, and the fields to leave out of it, in this order. No field of a spec is
+// among them: a client that reads and writes the object would remove it, and a GitOps tool would apply it
 // again and again. The limits of the kept metadata and of Coder's texts limit the specs.
-func largeFields(object Object) []largeField {
+func largeFields(object Object) (conditions *[]metav1.Condition, fields []largeField) {
 	switch o := object.(type) {
 	case *aggregationv1alpha1.CoderWorkspace:
-		return []largeField{
+		conditions = &o.Status.Conditions
+		fields = []largeField{
 			{"status.agents[*].apps", func() {
 				for i := range o.Status.Agents {
 					o.Status.Agents[i].Apps = nil
@@ -112,63 +115,29 @@ func largeFields(object Object) []largeField {
 					}
 				}
 			}},
-			shortMessages(&o.Status.Conditions),
 		}
 	case *aggregationv1alpha1.CoderTemplate:
-		return []largeField{
-			{"its CoderTemplateVersions", func() { o.Status.Versions = nil }},
-			shortMessages(&o.Status.Conditions),
-		}
+		conditions = &o.Status.Conditions
+		fields = []largeField{{"its CoderTemplateVersions", func() { o.Status.Versions = nil }}}
 	case *aggregationv1alpha1.CoderUser:
-		return []largeField{
-			{"status.organizations", func() { o.Status.Organizations = nil }},
-			shortMessages(&o.Status.Conditions),
-		}
+		conditions = &o.Status.Conditions
+		fields = []largeField{{"status.organizations", func() { o.Status.Organizations = nil }}}
+	default:
+		return nil, nil
 	}
-	return nil
-}
-
-func shortMessages(conditions *[]metav1.Condition) largeField {
-	return largeField{"status.conditions[*].message", func() {
+	return conditions, append(fields, largeField{"status.conditions[*].message", func() {
 		for i := range *conditions {
 			c := &(*conditions)[i]
 			c.Message = redaction.Truncate(c.Message, shortMessage)
 		}
-	}}
-}
-
-// setTruncated sets the condition Truncated. Its transition time is that of the previous state.
-func (s *Store) setTruncated(object Object, key, message string) {
-	c := metav1.Condition{
-		Type: aggregationv1alpha1.ConditionTruncated, Status: metav1.ConditionTrue, Reason: aggregationv1alpha1.ReasonTooLarge,
-		Message: message, ObservedGeneration: object.GetGeneration(), LastTransitionTime: metav1.NewTime(s.config.Clock.Now()).Rfc3339Copy(),
-	}
-	if known := s.Table.Get(key); known != nil {
-		if before := truncatedCondition(known.Object); before != nil {
-			c.LastTransitionTime = before.LastTransitionTime
-		}
-	}
-	meta.SetStatusCondition(conditionsOf(object), c)
+	}})
 }
 
 // truncatedCondition returns the condition Truncated of an object, or nil.
 func truncatedCondition(object Object) *metav1.Condition {
-	conditions := conditionsOf(object)
+	conditions, _ := largeFields(object)
 	if conditions == nil {
 		return nil
 	}
 	return meta.FindStatusCondition(*conditions, aggregationv1alpha1.ConditionTruncated)
-}
-
-// conditionsOf returns the conditions of an object, or nil if its type has none.
-func conditionsOf(object Object) *[]metav1.Condition {
-	switch o := object.(type) {
-	case *aggregationv1alpha1.CoderWorkspace:
-		return &o.Status.Conditions
-	case *aggregationv1alpha1.CoderTemplate:
-		return &o.Status.Conditions
-	case *aggregationv1alpha1.CoderUser:
-		return &o.Status.Conditions
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/clock"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	recordsv1alpha1 "github.com/coder-k8s/coder-k8s/api/records/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
@@ -71,7 +73,8 @@ type Store struct {
 	Table  *Table
 	writer Writer
 	keys   atomic.Pointer[storage.KeysFunc]
-	sizes  sizes
+	// size is the moving average of the size of an object.
+	size atomic.Int64
 }
 
 var _ storage.Interface = (*Store)(nil)
@@ -112,9 +115,12 @@ func (s *Store) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
 	return s.heartbeat.now(ctx)
 }
 
-// RequestWatchProgress causes an event in the watch soon.
+// RequestWatchProgress writes a heartbeat so that the watch delivers an event, unless the last heartbeat has not been
+// delivered yet.
 func (s *Store) RequestWatchProgress(ctx context.Context) error {
-	s.heartbeat.progress(ctx)
+	if s.heartbeat.seen.Load() >= s.heartbeat.written.Load() {
+		s.heartbeat.verify(ctx)
+	}
 	return nil
 }
 
@@ -186,8 +192,19 @@ func (s *Store) compare(ctx context.Context, known *held, revision uint64) error
 	return unavailable(ctx, "reading "+known.key, s.heartbeat.wentBack("the record of "+known.key, known.revision, revision))
 }
 
-// Close deletes the heartbeat. It is called after the last heartbeat was written.
-func (s *Store) Close(ctx context.Context) error { return s.heartbeat.end(ctx) }
+// Close deletes the heartbeat when the replica shuts down. It is called after the last heartbeat was written.
+func (s *Store) Close(ctx context.Context) error {
+	h := s.heartbeat
+	revision := h.written.Load()
+	if revision == 0 {
+		return nil
+	}
+	err := h.cluster.Delete(ctx, h.record.Namespace, h.record.Name, revision)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
 
 // These are the namespaces of records whose keys are not namespace/name. Only the library's test
 // suite uses them.
@@ -224,18 +241,30 @@ func (s *Store) key(key string) (string, error) {
 	return storage.PrepareKey(s.config.Prefix, key, false)
 }
 
-// encode returns the text of an object. It modifies the object.
-func (s *Store) encode(object runtime.Object) (string, error) {
-	if err := s.versioner.PrepareObjectForStorage(object); err != nil {
-		return "", fmt.Errorf("preparing an object for its record: %w", err)
+// encode sets the text of an object in its record, and the versions of a template, which are no part of the text. It
+// modifies the object.
+func (s *Store) encode(record *Record, object Object) error {
+	record.Versions = ""
+	if tmpl, ok := object.(*aggregationv1alpha1.CoderTemplate); ok && tmpl.Status.Versions != nil {
+		data, err := json.Marshal(tmpl.Status.Versions)
+		if err != nil {
+			return err
+		}
+		record.Versions = string(data)
 	}
+	if err := s.versioner.PrepareObjectForStorage(object); err != nil {
+		return fmt.Errorf("preparing an object for its record: %w", err)
+	}
+	var data []byte
+	var err error
 	if s.config.Codec == nil {
 		object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-		data, err := json.Marshal(object)
-		return string(data), err
+		data, err = json.Marshal(object)
+	} else {
+		data, err = runtime.Encode(s.config.Codec, object)
 	}
-	data, err := runtime.Encode(s.config.Codec, object)
-	return string(bytes.TrimSpace(data)), err
+	record.Object = string(bytes.TrimSpace(data))
+	return err
 }
 
 // decode decodes the object of a record into out.
@@ -271,11 +300,6 @@ func (s *Store) hold(ctx context.Context, record *Record) (*held, error) {
 			return nil, err
 		}
 	}
-	return s.holdWith(record, object)
-}
-
-// holdWith is like hold for an object that is already decoded. The Table owns the object then.
-func (s *Store) holdWith(record *Record, object Object) (*held, error) {
 	h := &held{
 		key: s.Key(record.Namespace, record.Name), revision: record.Revision, spec: record.RecordSpec, lost: record.lost,
 		controlPlane: types.NamespacedName{Namespace: record.Namespace, Name: record.ControlPlane},
@@ -288,7 +312,12 @@ func (s *Store) holdWith(record *Record, object Object) (*held, error) {
 		h.truncated = truncatedCondition(object) != nil
 		// A replica of an earlier version takes the UID for the id, and writes it into the record.
 		h.spec.ID = cmp.Or(string(IDOf(object)), record.ID)
-		s.sizes.note(len(record.Object))
+		size := int64(len(record.Object))
+		if before := s.size.Load(); before != 0 {
+			size = before + (size-before)/16
+		}
+		// Of two concurrent changes one may be lost. An average tolerates that.
+		s.size.Store(size)
 	}
 	if record.Kept == "" && record.Object != "" {
 		return h, nil
@@ -316,19 +345,5 @@ func (s *Store) Stats(ctx context.Context) (storage.Stats, error) {
 		return storage.Stats{}, nil
 	}
 	found, err := (*keys)(ctx)
-	return storage.Stats{ObjectCount: int64(len(found)), EstimatedAverageObjectSizeBytes: s.sizes.average()}, err
+	return storage.Stats{ObjectCount: int64(len(found)), EstimatedAverageObjectSizeBytes: s.size.Load()}, err
 }
-
-// sizes is a moving average.
-type sizes struct{ value atomic.Int64 }
-
-func (s *sizes) note(size int) {
-	// Of two concurrent calls one may be lost. An average tolerates that.
-	if before := s.value.Load(); before != 0 {
-		s.value.Store(before + (int64(size)-before)/16)
-		return
-	}
-	s.value.Store(int64(size))
-}
-
-func (s *sizes) average() int64 { return s.value.Load() }

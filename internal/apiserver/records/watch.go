@@ -59,7 +59,8 @@ func (s *Store) Watch(ctx context.Context, key string, options storage.ListOptio
 	w.sometimes.Interval = time.Minute
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	stream, err := s.config.Cluster.Watch(w.ctx, w.query)
-	if err != nil && !isStatus(err) && ctx.Err() == nil {
+	var status *apierrors.StatusError
+	if err != nil && !errors.As(err, &status) && ctx.Err() == nil {
 		w.cancel()
 		return nil, unavailable(ctx, "watching "+prefix, err)
 	}
@@ -67,11 +68,6 @@ func (s *Store) Watch(ctx context.Context, key string, options storage.ListOptio
 	go w.run(err)
 	utilflowcontrol.WatchInitialized(ctx)
 	return w, nil
-}
-
-func isStatus(err error) bool {
-	var status *apierrors.StatusError
-	return errors.As(err, &status)
 }
 
 // Stop implements watch.Interface.

@@ -316,7 +316,19 @@ func (s *Store) Settle(ctx context.Context, key string, f func(ctx context.Conte
 	if known == nil {
 		return ErrChanged
 	}
-	return s.newSession(key, known).settle(ctx, f)
+	w := s.newSession(key, known)
+	err := f(w.inside(ctx), w.next.kept)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed != nil {
+		err = w.failed
+	}
+	if w.claimed || w.dirty || w.failed != nil {
+		if failed := w.finish(ctx); err == nil {
+			err = failed
+		}
+	}
+	return err
 }
 
 // Propose writes objects that were read from the system of record. If a record is not as expected, or

@@ -2,6 +2,7 @@ package workspacepods
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,7 +59,9 @@ func (w *Watcher) due() []stuckPod {
 	now := w.config.Clock.Now()
 	var all []stuckPod
 	for _, n := range w.pods {
-		n.forgetGone(now)
+		maps.DeleteFunc(n.groups, func(_ uuid.UUID, g *group) bool {
+			return len(g.records) == 0 && now.Sub(g.changed) >= rememberedFor
+		})
 		for _, r := range n.pods {
 			if len(all) == looksAtOnce {
 				return all

@@ -81,10 +81,6 @@ type record struct {
 	stuck, look time.Time
 }
 
-func newNamespace(name string) *namespace {
-	return &namespace{name: name, pods: map[string]*record{}, groups: map[uuid.UUID]*group{}}
-}
-
 // broken returns the oldest pod that has a problem, or nil. A pod that failed as a whole counts
 // only until there is a younger pod.
 func (g *group) broken() *record {
@@ -152,15 +148,6 @@ func (n *namespace) drop(r *record) *group {
 	g := n.groups[r.workspace]
 	g.records = slices.DeleteFunc(g.records, func(o *record) bool { return o == r })
 	return g
-}
-
-// forgetGone drops groups without pods after rememberedFor.
-func (n *namespace) forgetGone(now time.Time) {
-	for id, g := range n.groups {
-		if len(g.records) == 0 && now.Sub(g.changed) >= rememberedFor {
-			delete(n.groups, id)
-		}
-	}
 }
 
 func newRecord(namespace string, id uuid.UUID, pod *corev1.Pod, now time.Time) *record {

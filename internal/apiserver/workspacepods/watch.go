@@ -22,7 +22,7 @@ const askAgain = time.Minute
 // watch watches the pods of a namespace until the context is canceled.
 func (w *Watcher) watch(ctx context.Context, name string) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("namespace", name))
-	n := newNamespace(name)
+	n := &namespace{name: name, pods: map[string]*record{}, groups: map[uuid.UUID]*group{}}
 	w.mu.Lock()
 	w.pods[name] = n
 	w.mu.Unlock()
@@ -36,7 +36,18 @@ func (w *Watcher) watch(ctx context.Context, name string) {
 	if !w.mayRead(ctx, n) {
 		return
 	}
-	reflector := cache.NewReflectorWithOptions(w.listerWatcher(name), &corev1.Pod{}, &sink{w, n},
+	pods := w.config.Client.CoreV1().Pods(name)
+	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = aggregationv1alpha1.LabelWorkspaceID
+			return pods.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = aggregationv1alpha1.LabelWorkspaceID
+			return pods.Watch(ctx, options)
+		},
+	}, w.config.Client)
+	reflector := cache.NewReflectorWithOptions(source, &corev1.Pod{}, &sink{w, n},
 		cache.ReflectorOptions{Name: "pods of workspaces", TypeDescription: "Pod"})
 	reflector.RunWithContext(ctx)
 }
@@ -60,20 +71,6 @@ func (w *Watcher) mayRead(ctx context.Context, n *namespace) bool {
 		case <-w.config.Clock.After(askAgain):
 		}
 	}
-}
-
-func (w *Watcher) listerWatcher(name string) cache.ListerWatcher {
-	pods := w.config.Client.CoreV1().Pods(name)
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = aggregationv1alpha1.LabelWorkspaceID
-			return pods.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = aggregationv1alpha1.LabelWorkspaceID
-			return pods.Watch(ctx, options)
-		},
-	}, w.config.Client)
 }
 
 // stripped returns a pod with only the fields that determine its problem.
