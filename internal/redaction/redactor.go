@@ -166,20 +166,16 @@ func (r *Redactor) Document(document any) any {
 	return document
 }
 
+// knownReplacer returns a replacer for all encodings of all values. If one is a prefix of
+// another, the longer one is replaced.
 func (r *Redactor) knownReplacer() *strings.Replacer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.replacer == nil {
-		r.replacer = newReplacer(r.known)
+	if r.replacer != nil {
+		return r.replacer
 	}
-	return r.replacer
-}
-
-// newReplacer returns a replacer for all encodings of all values. If one is a prefix of
-// another, the longer one is replaced.
-func newReplacer(known map[string]struct{}) *strings.Replacer {
 	all := map[string]struct{}{}
-	for value := range known {
+	for value := range r.known {
 		for _, encoding := range encodingsOf(value) {
 			all[encoding] = struct{}{}
 		}
@@ -191,7 +187,8 @@ func newReplacer(known map[string]struct{}) *strings.Replacer {
 	for _, encoding := range sorted {
 		pairs = append(pairs, encoding, Placeholder)
 	}
-	return strings.NewReplacer(pairs...)
+	r.replacer = strings.NewReplacer(pairs...)
+	return r.replacer
 }
 
 // isPublic reports whether a value contains only certificates, which are public.
