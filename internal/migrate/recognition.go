@@ -28,7 +28,12 @@ func recognize(file string, raw []byte) (recognized, error) {
 	switch {
 	case kind == "" || values.text("apiVersion") == "":
 	case kind == "HelmRelease":
-		return fromHelmRelease(values)
+		return recognized{
+			values: values.below("spec.values"), chart: chartNamed(values.text("spec.chart.spec.chart")),
+			release:   cmp.Or(values.text("spec.releaseName"), values.text("metadata.name")),
+			namespace: cmp.Or(values.text("spec.targetNamespace"), values.text("metadata.namespace")),
+			elsewhere: values.elsewhere("spec.valuesFrom", "spec.chart.spec.valuesFiles"),
+		}, nil
 	case kind == "Application":
 		return fromApplication(file, values)
 	case kind == "Secret":
@@ -43,16 +48,6 @@ func recognize(file string, raw []byte) (recognized, error) {
 		}
 	}
 	return recognized{values: values}, nil
-}
-
-// fromHelmRelease reads a HelmRelease of Flux.
-func fromHelmRelease(object Values) (recognized, error) {
-	return recognized{
-		values: object.below("spec.values"), chart: chartNamed(object.text("spec.chart.spec.chart")),
-		release:   cmp.Or(object.text("spec.releaseName"), object.text("metadata.name")),
-		namespace: cmp.Or(object.text("spec.targetNamespace"), object.text("metadata.namespace")),
-		elsewhere: object.elsewhere("spec.valuesFrom", "spec.chart.spec.valuesFiles"),
-	}, nil
 }
 
 // fromApplication reads an Application of Argo CD with one source.
@@ -173,11 +168,16 @@ func chartOf(given Values) (string, error) {
 	}
 	env, _ := given.Get("coder.env")
 	entries, _ := env.([]any)
+	// The beginnings of names of variables that a server or a proxy reads, and those that a provisioner reads.
+	ofServer := []string{"CODER_ACCESS_URL", "CODER_WILDCARD_ACCESS_URL", "CODER_PG_", "CODER_OIDC_", "CODER_OAUTH2_", "CODER_EXTERNAL_AUTH_",
+		"CODER_EXTERNAL_TOKEN_", "CODER_PRIMARY_ACCESS_URL", "CODER_PROXY_SESSION_TOKEN", "CODER_TLS_", "CODER_DERP_"}
+	ofProvisioner := []string{"CODER_URL", "CODER_PROVISIONER_DAEMON_KEY", "CODER_PROVISIONER_DAEMON_NAME", "CODER_PROVISIONERD_"}
 	for _, name := range slices.Sorted(maps.Keys(lastOf(entries))) {
+		begins := func(beginning string) bool { return strings.HasPrefix(name, beginning) }
 		switch {
-		case hasPrefix(name, serverVariables()):
+		case slices.ContainsFunc(ofServer, begins):
 			server = append(server, name)
-		case hasPrefix(name, provisionerVariables()):
+		case slices.ContainsFunc(ofProvisioner, begins):
 			provisioner = append(provisioner, name)
 		}
 	}
@@ -193,19 +193,4 @@ func chartOf(given Values) (string, error) {
 		return "", fmt.Errorf("none of the values is a value of the chart %s or %s; nothing was written", ChartCoder, ChartProvisioner)
 	}
 	return "", fmt.Errorf("the values do not show whether they are for the chart %s or %s; give --chart", ChartCoder, ChartProvisioner)
-}
-
-// serverVariables are beginnings of names of variables that a server or a proxy reads.
-func serverVariables() []string {
-	return []string{"CODER_ACCESS_URL", "CODER_WILDCARD_ACCESS_URL", "CODER_PG_", "CODER_OIDC_", "CODER_OAUTH2_", "CODER_EXTERNAL_AUTH_",
-		"CODER_EXTERNAL_TOKEN_", "CODER_PRIMARY_ACCESS_URL", "CODER_PROXY_SESSION_TOKEN", "CODER_TLS_", "CODER_DERP_"}
-}
-
-// provisionerVariables are those that a provisioner reads.
-func provisionerVariables() []string {
-	return []string{"CODER_URL", "CODER_PROVISIONER_DAEMON_KEY", "CODER_PROVISIONER_DAEMON_NAME", "CODER_PROVISIONERD_"}
-}
-
-func hasPrefix(name string, beginnings []string) bool {
-	return slices.ContainsFunc(beginnings, func(beginning string) bool { return strings.HasPrefix(name, beginning) })
 }

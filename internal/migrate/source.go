@@ -65,9 +65,12 @@ func (o *options) fromFiles(namespace string, isGiven bool) (Source, error) {
 	var failed []error
 	for _, name := range o.values {
 		raw, err := o.readFile(name)
+		if name == standard {
+			name = "standard input"
+		}
 		var found recognized
 		if err == nil {
-			found, err = recognize(shown(name), raw)
+			found, err = recognize(name, raw)
 		}
 		if err != nil {
 			failed = append(failed, err)
@@ -98,13 +101,6 @@ func (o *options) fromFiles(namespace string, isGiven bool) (Source, error) {
 		return source, &cli.ExitError{Code: cli.ExitPartial, Err: errors.Join(failed...)}
 	}
 	return source, nil
-}
-
-func shown(file string) string {
-	if file == standard {
-		return "standard input"
-	}
-	return file
 }
 
 func (o *options) fromRelease(found *helmRelease) (Source, error) {
