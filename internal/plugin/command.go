@@ -49,7 +49,15 @@ func NewCommand(s *Session) *cobra.Command {
 	cmd.AddCommand(newExecCommand(s), newSSHCommand(s), newConfigSSHCommand(s),
 		newCopyCommand(s), newPortForwardCommand(s))
 	cmd.AddCommand(newOpenCommand(s), newLoginCommand(s), newTemplateCommand(s), newTokenCommand(s), newUpgradeCommand(s))
-	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s), newOptionsCommand(s))
+	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s), &cobra.Command{
+		Use: "options", Short: "List the flags that all commands have",
+		Long: "Lists the flags that all commands have, which select the cluster and the user as the flags of kubectl do.",
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(s.Out, cmd.Root().PersistentFlags().FlagUsages())
+			return err
+		},
+	})
 	explainUnavailable(s, cmd)
 	cmd.SetUsageFunc(printUsage)
 	return cmd
@@ -66,10 +74,18 @@ var kubectlWords = map[string]string{
 // programs for words that users try.
 func helpOrUnknown(instead map[string]string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return cli.UnknownCommand(cmd, args[0], instead)
+		if len(args) == 0 {
+			return cmd.Help()
 		}
-		return cmd.Help()
+		text := fmt.Sprintf("%q is not a command of %s", args[0], cmd.CommandPath())
+		if other := instead[args[0]]; other != "" {
+			return cli.Usage("%s; %s does that", text, other)
+		}
+		cmd.SuggestionsMinimumDistance = 2
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			text += "; did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return cli.Usage("%s", text)
 	}
 }
 
@@ -117,18 +133,6 @@ func printUsage(cmd *cobra.Command) error {
 	}
 	_, err := fmt.Fprint(cmd.OutOrStdout(), text.String())
 	return err
-}
-
-func newOptionsCommand(s *Session) *cobra.Command {
-	return &cobra.Command{
-		Use: "options", Short: "List the flags that all commands have",
-		Long: "Lists the flags that all commands have, which select the cluster and the user as the flags of kubectl do.",
-		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(s.Out, cmd.Root().PersistentFlags().FlagUsages())
-			return err
-		},
-	}
 }
 
 // kubectlScript is the program that kubectl runs to complete the arguments of a plugin

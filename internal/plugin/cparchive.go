@@ -45,7 +45,30 @@ func packFiles(to io.Writer, source string, r *copyReport) error {
 		case name == "." && copied == ".":
 			return nil
 		}
-		return r.pack(w, at, name, info)
+		mode := info.Mode().Perm()
+		if runtime.GOOS == "windows" {
+			// Go reports that everyone may write.
+			mode &^= 0o022
+		}
+		header := &tar.Header{Name: name, Mode: int64(mode), ModTime: info.ModTime()}
+		switch {
+		case info.IsDir():
+			header.Typeflag, header.Name = tar.TypeDir, name+"/"
+		case info.Mode().IsRegular():
+			return r.packFile(w, at, header)
+		case info.Mode()&fs.ModeSymlink != 0:
+			link, err := os.Readlink(at)
+			if err != nil {
+				r.leave(at, err)
+				return nil
+			}
+			header.Typeflag, header.Linkname = tar.TypeSymlink, filepath.ToSlash(link)
+			r.Files++
+		default:
+			r.leave(at, fmt.Errorf("it is not a file, directory or symbolic link (%s)", info.Mode().Type()))
+			return nil
+		}
+		return w.WriteHeader(header)
 	})
 	if err != nil {
 		return err
@@ -73,33 +96,6 @@ func walk(source string, do func(at, name string, info fs.FileInfo, err error) e
 		}
 		return do(at, filepath.ToSlash(name), info, errors.Join(err, infoErr))
 	})
-}
-
-func (r *copyReport) pack(w *tar.Writer, at, name string, info fs.FileInfo) error {
-	mode := info.Mode().Perm()
-	if runtime.GOOS == "windows" {
-		// Go reports that everyone may write.
-		mode &^= 0o022
-	}
-	header := &tar.Header{Name: name, Mode: int64(mode), ModTime: info.ModTime()}
-	switch {
-	case info.IsDir():
-		header.Typeflag, header.Name = tar.TypeDir, name+"/"
-	case info.Mode().IsRegular():
-		return r.packFile(w, at, header)
-	case info.Mode()&fs.ModeSymlink != 0:
-		link, err := os.Readlink(at)
-		if err != nil {
-			r.leave(at, err)
-			return nil
-		}
-		header.Typeflag, header.Linkname = tar.TypeSymlink, filepath.ToSlash(link)
-		r.Files++
-	default:
-		r.leave(at, fmt.Errorf("it is not a file, directory or symbolic link (%s)", info.Mode().Type()))
-		return nil
-	}
-	return w.WriteHeader(header)
 }
 
 func (r *copyReport) packFile(w *tar.Writer, at string, header *tar.Header) error {
@@ -162,7 +158,6 @@ func (r *copyReport) Left() error {
 	return errors.Join(r.left...)
 }
 
-// copy copies one file.
 func (r *copyReport) copy(name string, to io.Writer, from io.Reader) error {
 	r.Current = name
 	_, err := io.Copy(to, &counted{Reader: from, report: r})
@@ -173,7 +168,6 @@ func (r *copyReport) copy(name string, to io.Writer, from io.Reader) error {
 	return err
 }
 
-// counted counts the bytes that are read.
 type counted struct {
 	io.Reader
 	report *copyReport

@@ -161,25 +161,17 @@ func (u *unpacking) symlink(header *tar.Header, name string) error {
 	if path.IsAbs(target) || strings.Contains(target, `\`) || !filepath.IsLocal(filepath.FromSlash(path.Join(path.Dir(name), target))) || name == "." {
 		return fmt.Errorf("it is a symbolic link to %q, outside of what is copied", header.Linkname)
 	}
-	if parent := u.linkedParent(name); parent != "" && strings.HasPrefix(target, "..") {
-		return fmt.Errorf("it is a symbolic link to %q in %s, which is a symbolic link too, so it may lead outside of what is copied",
-			header.Linkname, parent)
+	for parent := path.Dir(name); parent != "." && strings.HasPrefix(target, ".."); parent = path.Dir(parent) {
+		info, err := u.root.Lstat(filepath.Join(u.to, filepath.FromSlash(parent)))
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("it is a symbolic link to %q in %s, which is a symbolic link too, so it may lead outside of what is copied",
+				header.Linkname, parent)
+		}
 	}
 	if err := u.replace(header.Name); err != nil {
 		return err
 	}
 	return u.root.Symlink(filepath.FromSlash(target), header.Name)
-}
-
-// linkedParent returns a parent directory of an entry that is a symbolic link, or an empty string.
-func (u *unpacking) linkedParent(name string) string {
-	for parent := path.Dir(name); parent != "."; parent = path.Dir(parent) {
-		info, err := u.root.Lstat(filepath.Join(u.to, filepath.FromSlash(parent)))
-		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			return parent
-		}
-	}
-	return ""
 }
 
 // link creates a hard link to a file of this archive. A hard link to a symbolic link is refused,

@@ -39,15 +39,7 @@ func newPortForwardCommand(s *Session) *cobra.Command {
 			"It needs the verbs get and create of coderworkspaces/portforward, which ClusterRole coder-k8s-workspace-access has.",
 		Example: "  kubectl coder port-forward dev 8080\n  kubectl coder port-forward coder.ada.dev 8888:80 :5432\n" +
 			"  kubectl coder port-forward dev --address localhost,192.168.1.2 8080",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return cli.Usage("give the name of one workspace, and at least one port")
-			}
-			if err := checkAddresses(p.addresses); err != nil {
-				return err
-			}
-			return checkPorts(args[1:])
-		},
+		Args:              p.arguments,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.forward(cmd.Context(), args[0], args[1:]) },
 		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 	}
@@ -56,22 +48,20 @@ func newPortForwardCommand(s *Session) *cobra.Command {
 	return cmd
 }
 
-// checkAddresses refuses addresses on which client-go does not listen.
-func checkAddresses(addresses []string) error {
-	for _, address := range addresses {
+// arguments refuses addresses on which client-go does not listen, and ports that are not PORT, LOCAL:PORT or :PORT.
+func (p *portForward) arguments(_ *cobra.Command, args []string) error {
+	if len(args) < 2 {
+		return cli.Usage("give the name of one workspace, and at least one port")
+	}
+	for _, address := range p.addresses {
 		if address != "localhost" && net.ParseIP(address) == nil {
 			return cli.Usage("--address is %q, and must be an IP address or localhost", address)
 		}
 	}
-	if len(addresses) == 0 {
+	if len(p.addresses) == 0 {
 		return cli.Usage("--address is empty, and must be an IP address or localhost")
 	}
-	return nil
-}
-
-// checkPorts refuses arguments that are not PORT, LOCAL:PORT or :PORT.
-func checkPorts(ports []string) error {
-	for _, text := range ports {
+	for _, text := range args[1:] {
 		local, remote, found := strings.Cut(text, ":")
 		if !found {
 			remote = local

@@ -86,8 +86,11 @@ func (r *statusRun) do(ctx context.Context) error {
 	if err != nil || report == nil {
 		return err
 	}
-	if code := report.code(); code != cli.ExitOK {
-		return &cli.ExitError{Code: code}
+	switch {
+	case len(report.Problems) > 0:
+		return &cli.ExitError{Code: exitWrong}
+	case len(report.NotSeen) > 0:
+		return &cli.ExitError{Code: cli.ExitPartial}
 	}
 	return nil
 }

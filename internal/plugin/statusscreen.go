@@ -18,35 +18,38 @@ import (
 // mostFaults is the maximum number of faults on the screen. -o json shows all.
 const mostFaults = 20
 
-// statusScreen writes a report for people.
-type statusScreen struct {
-	*statusRun
-	out    io.Writer
-	report *statusReport
-}
-
+// draw writes a report for people.
 func (r *statusRun) draw(out io.Writer, report *statusReport) {
-	s := statusScreen{r, out, report}
-	s.workloads("Control planes", report.ControlPlanes, "VERSION")
-	s.workloads("Provisioners", report.Provisioners, "CONTROL PLANE")
-	s.workloads("Workspace proxies", report.WorkspaceProxies, "CONTROL PLANE")
-	s.counts()
-	s.problems()
+	r.workloads(out, "Control planes", report.ControlPlanes, "VERSION")
+	r.workloads(out, "Provisioners", report.Provisioners, "CONTROL PLANE")
+	r.workloads(out, "Workspace proxies", report.WorkspaceProxies, "CONTROL PLANE")
+	if report.planesSeen && len(report.ControlPlanes) == 0 && report.Templates.Total+report.Workspaces.Total == 0 {
+		fmt.Fprintln(out, noControlPlane(report.Namespace)+"\n")
+	} else {
+		table := &cli.Table{}
+		table.Add(cli.Text("Templates").In(cli.Bold), cli.Text(statusSum(report.Templates)))
+		table.Add(cli.Text("Workspaces").In(cli.Bold), cli.Text(statusSum(report.Workspaces)))
+		table.Write(out, r.Paint)
+		fmt.Fprintln(out)
+	}
+	if len(report.Problems) > 0 {
+		r.problems(out, report.Problems)
+	}
 	for _, what := range report.NotSeen {
-		fmt.Fprintf(s.out, "%s %s\n", s.Paint.Text(cli.Yellow, "Not checked:"), cli.Wrap(cli.Clean(what), s.ScreenColumns, ""))
+		fmt.Fprintf(out, "%s %s\n", r.Paint.Text(cli.Yellow, "Not checked:"), cli.Wrap(cli.Clean(what), r.ScreenColumns, ""))
 	}
 	if len(report.Problems)+len(report.NotSeen) == 0 {
-		fmt.Fprintln(s.out, s.Paint.Text(cli.Green, "No problems."))
+		fmt.Fprintln(out, r.Paint.Text(cli.Green, "No problems."))
 	}
 }
 
-func (s *statusScreen) workloads(title string, all []statusWorkload, column string) {
+func (r *statusRun) workloads(out io.Writer, title string, all []statusWorkload, column string) {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintln(s.out, s.Paint.Text(cli.Bold, title))
-	table := &cli.Table{Columns: s.ScreenColumns, Header: []string{"NAMESPACE", "NAME", "READY", "STATUS", "REPLICAS", column, "AGE"}}
-	if s.format == cli.Wide {
+	fmt.Fprintln(out, r.Paint.Text(cli.Bold, title))
+	table := &cli.Table{Columns: r.ScreenColumns, Header: []string{"NAMESPACE", "NAME", "READY", "STATUS", "REPLICAS", column, "AGE"}}
+	if r.format == cli.Wide {
 		table.Header = append(table.Header, "URL")
 	}
 	for _, w := range all {
@@ -59,27 +62,15 @@ func (s *statusScreen) workloads(title string, all []statusWorkload, column stri
 		}
 		row := []cli.Cell{
 			cli.Text(w.Namespace), cli.Text(w.Name), cli.Text(w.Ready).In(colour), cli.Text(w.State).In(colour),
-			cli.Text(fmt.Sprintf("%d/%d", w.ReadyPods, w.Pods)), versionCell(cmp.Or(w.Version, w.Of), w.VersionSupported), cli.Text(cli.Ago(s.Now(), w.Created)),
+			cli.Text(fmt.Sprintf("%d/%d", w.ReadyPods, w.Pods)), versionCell(cmp.Or(w.Version, w.Of), w.VersionSupported), cli.Text(cli.Ago(r.Now(), w.Created)),
 		}
-		if s.format == cli.Wide {
+		if r.format == cli.Wide {
 			row = append(row, cli.Text(w.URL))
 		}
 		table.Add(row...)
 	}
-	table.Write(s.out, s.Paint)
-	fmt.Fprintln(s.out)
-}
-
-func (s *statusScreen) counts() {
-	if s.report.planesSeen && len(s.report.ControlPlanes) == 0 && s.report.Templates.Total+s.report.Workspaces.Total == 0 {
-		fmt.Fprintln(s.out, noControlPlane(s.report.Namespace)+"\n")
-		return
-	}
-	table := &cli.Table{}
-	table.Add(cli.Text("Templates").In(cli.Bold), cli.Text(statusSum(s.report.Templates)))
-	table.Add(cli.Text("Workspaces").In(cli.Bold), cli.Text(statusSum(s.report.Workspaces)))
-	table.Write(s.out, s.Paint)
-	fmt.Fprintln(s.out)
+	table.Write(out, r.Paint)
+	fmt.Fprintln(out)
 }
 
 // noControlPlane reports that there is no control plane in a namespace, or on the cluster if it is empty.
@@ -111,33 +102,31 @@ func statusSum(c statusCount) string {
 	return fmt.Sprintf("%d: %s", c.Total, strings.Join(parts, ", "))
 }
 
-func (s *statusScreen) problems() {
-	all := s.report.Problems
-	if len(all) == 0 {
-		return
-	}
-	fmt.Fprintln(s.out, s.Paint.Text(cli.Bold, fmt.Sprintf("Problems (%d)", len(all))))
+func (r *statusRun) problems(out io.Writer, all []statusProblem) {
+	fmt.Fprintln(out, r.Paint.Text(cli.Bold, fmt.Sprintf("Problems (%d)", len(all))))
 	found := faults(all)
 	for _, f := range found[:min(len(found), mostFaults)] {
-		s.fault(f)
+		since, first := "", time.Time{}
+		for _, p := range f {
+			if p.Since != nil && (since == "" || p.Since.Before(first)) {
+				first, since = *p.Since, " for "+cli.Ago(r.Now(), *p.Since)
+			}
+		}
+		text := f[0].What
+		if slices.ContainsFunc(f, func(p statusProblem) bool { return p.What != text }) {
+			text += " (the first message; -o json shows all)"
+		}
+		fmt.Fprintf(out, "%s%s\n", r.Paint.Text(cli.Red, cli.Clean(f.title())), since)
+		fmt.Fprintf(out, "  %s\n", cli.Wrap(cli.Clean(text), r.ScreenColumns, "  "))
+		if do := f[0].Do; do != "" {
+			// Commands are not wrapped, so that they can be copied.
+			fmt.Fprintf(out, "  %s %s\n", r.Paint.Text(cli.Faint, "do:"), cli.Clean(do))
+		}
 	}
 	if more := len(found) - mostFaults; more > 0 {
-		fmt.Fprintf(s.out, "and %d more: -o json shows all\n", more)
+		fmt.Fprintf(out, "and %d more: -o json shows all\n", more)
 	}
-	fmt.Fprintln(s.out)
-}
-
-func (s *statusScreen) fault(f fault) {
-	since := ""
-	if first := f.since(); first != nil {
-		since = " for " + cli.Ago(s.Now(), *first)
-	}
-	fmt.Fprintf(s.out, "%s%s\n", s.Paint.Text(cli.Red, cli.Clean(f.title())), since)
-	fmt.Fprintf(s.out, "  %s\n", cli.Wrap(cli.Clean(f.text()), s.ScreenColumns, "  "))
-	if do := f[0].Do; do != "" {
-		// Commands are not wrapped, so that they can be copied.
-		fmt.Fprintf(s.out, "  %s %s\n", s.Paint.Text(cli.Faint, "do:"), cli.Clean(do))
-	}
+	fmt.Fprintln(out)
 }
 
 const (
@@ -189,23 +178,4 @@ func (f fault) title() string {
 		kind = stem + "ies"
 	}
 	return fmt.Sprintf("%d %s (%s)", len(f), kind, names)
-}
-
-// text returns the message. If the messages differ, it returns the first one.
-func (f fault) text() string {
-	if slices.ContainsFunc(f, func(p statusProblem) bool { return p.What != f[0].What }) {
-		return f[0].What + " (the first message; -o json shows all)"
-	}
-	return f[0].What
-}
-
-// since returns the earliest time of the problem among the objects.
-func (f fault) since() *time.Time {
-	var first *time.Time
-	for _, p := range f {
-		if p.Since != nil && (first == nil || p.Since.Before(*first)) {
-			first = p.Since
-		}
-	}
-	return first
 }
