@@ -4,10 +4,13 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/coder-k8s/coder-k8s/docs"
 )
 
 // The charts.
@@ -55,12 +58,14 @@ func Convert(source Source) (*Manifest, *Report) {
 		manifest: &Manifest{Namespace: source.Namespace, Spec: map[string]any{}},
 	}
 	var special map[string]converter
-	// The Deployment of a control plane gives it the name, because the Service, and with it the address of
-	// Coder, has the same name.
 	c.manifest.Name = source.Release
 	switch {
 	case source.Chart == ChartProvisioner:
-		c.manifest.Kind, c.table, special = KindProvisioner, readParity(parityProvisioner), provisionerConverters()
+		c.manifest.Kind, c.table, special = KindProvisioner, readParity(parityProvisioner), workloadConverters()
+		for _, value := range []string{"pskSecretName", "keySecretName", "keySecretKey"} {
+			special["provisionerDaemon."+value] = credential
+		}
+		special["provisionerDaemon.tags"] = tags
 	case c.enabled("coder.workspaceProxy"):
 		c.manifest.Kind, c.table, special = KindWorkspaceProxy, readParity(parityWorkspaceProxy), controlPlaneConverters()
 		// A proxy does not need the RBAC values for workspaces.
@@ -68,6 +73,7 @@ func Convert(source Source) (*Manifest, *Report) {
 		delete(special, "coder.serviceAccount.workspaceNamespaces")
 	default:
 		c.manifest.Kind, c.table, special = KindControlPlane, readParity(parityControlPlane), controlPlaneConverters()
+		// The Service, and with it the address of Coder, has the name of the Deployment.
 		c.manifest.Name = DeploymentName(source.Chart, source.Values)
 	}
 	c.report.Object = fmt.Sprintf("%s %s/%s", c.manifest.Kind, source.Namespace, c.manifest.Name)
@@ -279,15 +285,6 @@ func defaults(chart string) Values {
 	return ValuesOf("defaults of the chart "+chart, content)
 }
 
-func provisionerConverters() map[string]converter {
-	all := workloadConverters()
-	for _, value := range []string{"pskSecretName", "keySecretName", "keySecretKey"} {
-		all["provisionerDaemon."+value] = credential
-	}
-	all["provisionerDaemon.tags"] = tags
-	return all
-}
-
 // credential is the converter for values that always reads together.
 func credential(c *conversion, path string, value any) error {
 	if _, isText := value.(string); !isText && value != nil {
@@ -311,4 +308,78 @@ func tags(c *conversion, path string, value any) error {
 		texts[key] = fmt.Sprint(entry)
 	}
 	return copied(c, path, texts)
+}
+
+// The headings of the tables.
+const (
+	parityControlPlane   = "The chart coder: CoderControlPlane"
+	parityWorkspaceProxy = "The chart coder with workspaceProxy: CoderWorkspaceProxy"
+	parityProvisioner    = "The chart provisioner: CoderProvisioner"
+)
+
+// parityRow is one value of a chart.
+type parityRow struct {
+	// Value is the path of the value, for example coder.image.tag.
+	Value string
+	// Fields are the fields that replace it. Empty means that there is another way, or that the
+	// value is not needed.
+	Fields []string
+	// Remark is a note about the mapping.
+	Remark string
+}
+
+// parityTable contains the rows of one chart by the paths of their values.
+type parityTable map[string]parityRow
+
+var (
+	cells = regexp.MustCompile("^\\| `([^`]+)` \\| (.*?) \\| ?(.*?) ?\\|$")
+	field = regexp.MustCompile("`(spec(?:\\.[A-Za-z]+(?:\\[\\])?)+)`")
+)
+
+// readParity returns the table under a heading. A row with the remark "As above." gets the remark of the
+// row before.
+func readParity(heading string) parityTable {
+	table := parityTable{}
+	_, text, _ := strings.Cut("\n"+docs.HelmParity, "\n## "+heading+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	last := ""
+	for line := range strings.SplitSeq(text, "\n") {
+		match := cells.FindStringSubmatch(line)
+		if match == nil {
+			continue
+		}
+		row := parityRow{Value: match[1], Remark: match[3]}
+		for _, found := range field.FindAllStringSubmatch(match[2], -1) {
+			row.Fields = append(row.Fields, found[1])
+		}
+		if row.Remark == "As above." {
+			row.Remark = last
+		}
+		last = row.Remark
+		table[row.Value] = row
+	}
+	return table
+}
+
+// whole reports whether a path is converted as a whole: it has a row, and no row is below it.
+func (t parityTable) whole(path string) bool {
+	if _, ok := t[path]; !ok {
+		return false
+	}
+	for value := range t {
+		if strings.HasPrefix(value, path+".") {
+			return false
+		}
+	}
+	return true
+}
+
+// covers reports whether a path is a value of the chart: it has a row, or it is below or above one.
+func (t parityTable) covers(path string) bool {
+	for value := range t {
+		if value == path || strings.HasPrefix(path, value+".") && t.whole(value) || strings.HasPrefix(value, path+".") {
+			return true
+		}
+	}
+	return false
 }
