@@ -3,11 +3,14 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/version"
@@ -43,7 +46,20 @@ func NewCommand(s *Session) *cobra.Command {
 		RunE:              helpOrUnknown(kubectlWords),
 	}
 	s.Kubeconfig.AddFlags(cmd.PersistentFlags())
-	s.CompleteFlags(cmd)
+	s.CompleteNamespaces(cmd, "namespace")
+	for flag, names := range map[string]func(clientcmdapi.Config) []string{
+		"context": func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Contexts)) },
+		"cluster": func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Clusters)) },
+		"user":    func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.AuthInfos)) },
+	} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			config, err := s.Kubeconfig.Loader().RawConfig()
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return offer(names(config), nil, begun)
+		})
+	}
 	cmd.AddCommand(newStatusCommand(s), newLogsCommand(s), newWhoamiCommand(s))
 	cmd.AddCommand(newWorkspaceCommands(s)...)
 	cmd.AddCommand(newExecCommand(s), newSSHCommand(s), newConfigSSHCommand(s),

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -179,22 +177,4 @@ func (c *Cluster) names(ctx context.Context, kind string) []string {
 		all = append(all, list.Items[i].Name)
 	}
 	return all
-}
-
-// CompleteFlags completes the values of the flags that select the cluster and the user.
-func (s *Session) CompleteFlags(cmd *cobra.Command) {
-	s.CompleteNamespaces(cmd, "namespace")
-	for flag, names := range map[string]func(clientcmdapi.Config) []string{
-		"context": func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Contexts)) },
-		"cluster": func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Clusters)) },
-		"user":    func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.AuthInfos)) },
-	} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			config, err := s.Kubeconfig.Loader().RawConfig()
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return offer(names(config), nil, begun)
-		})
-	}
 }

@@ -44,27 +44,22 @@ func newCopyCommand(s *Session) *cobra.Command {
 			"the first 20 are named.",
 		Example: "  kubectl coder cp ./src dev:\n  kubectl coder cp dev:project/report.pdf .\n  kubectl coder cp -c gpu dev:/var/log/train ./logs\n" +
 			"  kubectl coder cp coder.ada.dev@main:~/.bashrc bashrc",
-		Args:              arguments(2, 2, "give a source and a destination, one of them as WORKSPACE:PATH"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.copy(cmd.Context(), args[0], args[1]) },
-		ValidArgsFunction: completePlaces(s),
+		Args: arguments(2, 2, "give a source and a destination, one of them as WORKSPACE:PATH"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.copy(cmd.Context(), args[0], args[1]) },
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			// The shell completes files.
+			if len(args) > 1 || strings.ContainsAny(begun, ":/") {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			offered, _ := s.CompleteNames("CoderWorkspace")(cmd, nil, begun)
+			for i := range offered {
+				offered[i] += ":"
+			}
+			return offered, cobra.ShellCompDirectiveNoSpace
+		},
 	}
 	a.addFlags(cmd, "c", "the agent whose files to copy")
 	return cmd
-}
-
-// completePlaces completes workspaces. The shell completes files.
-func completePlaces(s *Session) cobra.CompletionFunc {
-	names := s.CompleteNames("CoderWorkspace")
-	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 1 || strings.ContainsAny(begun, ":/") {
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-		offered, _ := names(cmd, nil, begun)
-		for i := range offered {
-			offered[i] += ":"
-		}
-		return offered, cobra.ShellCompDirectiveNoSpace
-	}
 }
 
 // parsePlace parses [WORKSPACE[@AGENT]:]PATH. A text with a slash before the colon, or with a

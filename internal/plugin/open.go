@@ -55,10 +55,28 @@ func newOpenCommand(s *Session) *cobra.Command {
 			"A name without an owner, such as dev, is one of your own workspaces.\n\n" +
 			"APP is the slug of an app in status.agents, or AGENT/SLUG. An app that has a host of its own is opened at that host, without\n" +
 			"a port-forward. The address of an app that is no web page is printed only, because it could start any program.",
-		Example:           "  kubectl coder open -n coder\n  kubectl coder open coder.ada.dev\n  kubectl coder open dev code-server --start\n  kubectl coder open controlplane/coder --no-browser --port 8080",
-		Args:              arguments(0, 2, "open one thing at a time: a workspace, an app of one, or controlplane/NAME"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return d.open(cmd.Context(), args, direct, start) },
-		ValidArgsFunction: completeOpen(s),
+		Example: "  kubectl coder open -n coder\n  kubectl coder open coder.ada.dev\n  kubectl coder open dev code-server --start\n  kubectl coder open controlplane/coder --no-browser --port 8080",
+		Args:    arguments(0, 2, "open one thing at a time: a workspace, an app of one, or controlplane/NAME"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return d.open(cmd.Context(), args, direct, start) },
+	}
+	apps := s.complete(func(ctx context.Context, c *Cluster, args []string, _ string) []string {
+		ws, err := c.OwnWorkspace(ctx, args[0])
+		if err != nil {
+			return nil
+		}
+		var slugs []string
+		for _, agent := range ws.Status.Agents {
+			for _, app := range agent.Apps {
+				slugs = append(slugs, app.Slug)
+			}
+		}
+		return slugs
+	})
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 1 {
+			return apps(cmd, args, begun)
+		}
+		return s.CompleteName("CoderWorkspace", "CoderControlPlane")(cmd, args, begun)
 	}
 	d.addFlags(cmd)
 	cmd.Flags().BoolVar(&direct, "access-url", false, "open Coder's access URL, without a port-forward")
@@ -240,26 +258,20 @@ func endpointOf(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlP
 			len(pods.Items), service.Namespace, service.Name, service.Namespace)
 	}
 	pod := &pods.Items[ready]
-	port, err := containerPort(pod, service.Spec.Ports[i])
-	return Endpoint{Namespace: pod.Namespace, Pod: pod.Name, Port: port}, inside.Scheme, err
-}
-
-// containerPort returns the port number in the pod for a port of a Service.
-func containerPort(pod *corev1.Pod, port corev1.ServicePort) (int, error) {
+	port := service.Spec.Ports[i]
+	to = Endpoint{Namespace: pod.Namespace, Pod: pod.Name, Port: int(cmp.Or(port.TargetPort.IntVal, port.Port))}
 	if port.TargetPort.Type == intstr.Int {
-		if port.TargetPort.IntVal == 0 {
-			return int(port.Port), nil
-		}
-		return int(port.TargetPort.IntVal), nil
+		return to, inside.Scheme, nil
 	}
 	for _, container := range pod.Spec.Containers {
 		for _, p := range container.Ports {
 			if p.Name == port.TargetPort.StrVal {
-				return int(p.ContainerPort), nil
+				to.Port = int(p.ContainerPort)
+				return to, inside.Scheme, nil
 			}
 		}
 	}
-	return 0, fmt.Errorf("pod %s/%s has no port %q, which its Service forwards to", pod.Namespace, pod.Name, port.TargetPort.StrVal)
+	return to, "", fmt.Errorf("pod %s/%s has no port %q, which its Service forwards to", pod.Namespace, pod.Name, port.TargetPort.StrVal)
 }
 
 // appAddress returns the URL of an app, which is identified by its slug or AGENT/SLUG.
@@ -300,30 +312,6 @@ func onControlPlane(address, accessURL string) (path, own string) {
 		return "/" + strings.TrimPrefix(u.RequestURI(), "/"), ""
 	}
 	return "", address
-}
-
-// completeOpen completes workspaces and control planes, and then the apps of a workspace.
-func completeOpen(s *Session) cobra.CompletionFunc {
-	names := s.CompleteName("CoderWorkspace", "CoderControlPlane")
-	apps := s.complete(func(ctx context.Context, c *Cluster, args []string, _ string) []string {
-		ws, err := c.OwnWorkspace(ctx, args[0])
-		if err != nil {
-			return nil
-		}
-		var slugs []string
-		for _, agent := range ws.Status.Agents {
-			for _, app := range agent.Apps {
-				slugs = append(slugs, app.Slug)
-			}
-		}
-		return slugs
-	})
-	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 1 {
-			return apps(cmd, args, begun)
-		}
-		return names(cmd, args, begun)
-	}
 }
 
 // Endpoint is a port of a pod.

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -40,8 +39,24 @@ func newPortForwardCommand(s *Session) *cobra.Command {
 		Example: "  kubectl coder port-forward dev 8080\n  kubectl coder port-forward coder.ada.dev 8888:80 :5432\n" +
 			"  kubectl coder port-forward dev --address localhost,192.168.1.2 8080",
 		Args:              p.arguments,
-		RunE:              func(cmd *cobra.Command, args []string) error { return p.forward(cmd.Context(), args[0], args[1:]) },
 		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			cluster, ws, err := p.find(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			to := cluster.subresource(http.MethodPost, ws, "portforward", map[string]string{"agent": p.agent}).URL()
+			err = remoteexec.Forward(ctx, cluster.Config, to, p.addresses, args[1:], p.Out, p.ErrOut)
+			// An interruption is the normal end of the command.
+			if err != nil && ctx.Err() == nil {
+				if errors.Is(err, portforward.ErrLostConnectionToPod) {
+					return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: run this command again", ws.Name)
+				}
+				return fmt.Errorf("workspace %s: %w", ws.Name, err)
+			}
+			return nil
+		},
 	}
 	p.addFlags(cmd, "", "the agent to whose ports to forward")
 	cmd.Flags().StringSliceVar(&p.addresses, "address", []string{"localhost"}, "the local addresses to listen on: IP addresses, or localhost")
@@ -74,23 +89,6 @@ func (p *portForward) arguments(_ *cobra.Command, args []string) error {
 		if port <= 8 || port == 22 {
 			return cli.Usage("%q: ports 1 to 8 and 22 belong to the agent itself, which runs commands there: use kubectl coder ssh or config-ssh", text)
 		}
-	}
-	return nil
-}
-
-func (p *portForward) forward(ctx context.Context, name string, ports []string) error {
-	cluster, ws, err := p.find(ctx, name)
-	if err != nil {
-		return err
-	}
-	to := cluster.subresource(http.MethodPost, ws, "portforward", map[string]string{"agent": p.agent}).URL()
-	err = remoteexec.Forward(ctx, cluster.Config, to, p.addresses, ports, p.Out, p.ErrOut)
-	// An interruption is the normal end of the command.
-	if err != nil && ctx.Err() == nil {
-		if errors.Is(err, portforward.ErrLostConnectionToPod) {
-			return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: run this command again", ws.Name)
-		}
-		return fmt.Errorf("workspace %s: %w", ws.Name, err)
 	}
 	return nil
 }

@@ -142,13 +142,17 @@ func (r *workspaceRun) roll(ctx context.Context, c *Cluster, found []aggregation
 	}, ctx.Err)
 	failed := failedOrders(orders, err)
 	if err == nil && len(waiting) > 0 {
-		reason := fmt.Errorf("stopped, because %d failed: %d workspaces were not updated; the same command continues with them", failures, len(waiting))
-		if partly, ok := errors.AsType[*cli.ExitError](failed); ok {
-			return orders, &cli.ExitError{Code: partly.Code, Err: errors.Join(partly.Err, reason)}
-		}
-		failed = errors.Join(failed, reason)
+		failed = withReason(failed, fmt.Errorf("stopped, because %d failed: %d workspaces were not updated; the same command continues with them", failures, len(waiting)))
 	}
 	return orders, failed
+}
+
+// withReason adds an error to another one, whose exit code remains.
+func withReason(failed, reason error) error {
+	if partly, ok := errors.AsType[*cli.ExitError](failed); ok {
+		return &cli.ExitError{Code: partly.Code, Err: errors.Join(partly.Err, reason)}
+	}
+	return errors.Join(failed, reason)
 }
 
 // next requests the update of a workspace, if it is still to be updated. Otherwise it returns nil.

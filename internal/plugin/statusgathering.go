@@ -253,7 +253,23 @@ func (g *statusGathering) workspaces(ctx context.Context) error {
 	var list aggregationv1alpha1.CoderWorkspaceList
 	seen, err := g.list(ctx, &list, "coderworkspaces.aggregation.coder.com")
 	g.report.Workspaces.Unseen = !seen
-	elsewhere := sync.OnceValue(func() map[string][]string { return g.workspaceNamespaces(ctx) })
+	// The other namespaces in which the control planes of each namespace may create pods. What cannot be read is
+	// left out.
+	elsewhere := sync.OnceValue(func() map[string][]string {
+		var planes coderv1alpha1.CoderControlPlaneList
+		_ = g.cluster.List(ctx, &planes, client.InNamespace(g.report.Namespace))
+		all := map[string][]string{}
+		for i := range planes.Items {
+			cp := &planes.Items[i]
+			names := slices.Concat(all[cp.Namespace], cp.Spec.RBAC.WorkspaceNamespaces)
+			for _, n := range cp.Spec.RBAC.Namespaces {
+				names = append(names, n.Name)
+			}
+			slices.Sort(names)
+			all[cp.Namespace] = slices.DeleteFunc(slices.Compact(names), func(n string) bool { return n == cp.Namespace })
+		}
+		return all
+	})
 	for i := range list.Items {
 		w := &list.Items[i]
 		// As kubectl get shows it: STATUS, or HEALTH if the workspace runs but cannot be used.
@@ -283,22 +299,4 @@ func (g *statusGathering) workspaces(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// workspaceNamespaces returns the other namespaces in which the control planes of each namespace may create pods. What
-// cannot be read is left out.
-func (g *statusGathering) workspaceNamespaces(ctx context.Context) map[string][]string {
-	var list coderv1alpha1.CoderControlPlaneList
-	_ = g.cluster.List(ctx, &list, client.InNamespace(g.report.Namespace))
-	all := map[string][]string{}
-	for i := range list.Items {
-		cp := &list.Items[i]
-		names := slices.Concat(all[cp.Namespace], cp.Spec.RBAC.WorkspaceNamespaces)
-		for _, n := range cp.Spec.RBAC.Namespaces {
-			names = append(names, n.Name)
-		}
-		slices.Sort(names)
-		all[cp.Namespace] = slices.DeleteFunc(slices.Compact(names), func(n string) bool { return n == cp.Namespace })
-	}
-	return all
 }

@@ -45,11 +45,9 @@ func newTemplatePromoteCommand(s *Session) *cobra.Command {
 			id, candidate := "", tmpl.Status.Candidate
 			switch {
 			case p.version != "":
-				found, err := cluster.TemplateVersion(ctx, tmpl, p.version)
-				if err != nil {
+				if id, err = cluster.TemplateVersion(ctx, tmpl, p.version); err != nil {
 					return err
 				}
-				id = found
 			case candidate == nil:
 				return fmt.Errorf("template %s has no candidate: choose a version with --version, or push files while spec.activation is Manual or AfterTest", tmpl.Name)
 			case candidate.ID == "":
@@ -110,11 +108,7 @@ func (p *templatePromote) activate(ctx context.Context, c *Cluster, tmpl *aggreg
 	if err != nil {
 		return err
 	}
-	parameters := map[string]string{"fieldManager": fieldManager}
-	if p.dryRun {
-		parameters["dryRun"] = metav1.DryRunAll
-	}
-	request := c.subresource(http.MethodPost, tmpl, "promote", parameters).SetHeader("Content-Type", "application/json").Body(body)
+	request := c.subresource(http.MethodPost, tmpl, "promote", writeParameters(p.dryRun)).SetHeader("Content-Type", "application/json").Body(body)
 	changed := &aggregationv1alpha1.CoderTemplate{}
 	if err := send(ctx, request, changed); err != nil {
 		return fmt.Errorf("making version %s of template %s active: %w", version, tmpl.Name, err)

@@ -139,18 +139,7 @@ func (p *templatePush) update(ctx context.Context, tmpl *aggregationv1alpha1.Cod
 		return "unchanged", nil
 	}
 	if p.allText && shown {
-		return "pushed", retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			// A version name can be used only once, so an earlier name is removed.
-			tmpl.Spec.Files, tmpl.Spec.VersionName, tmpl.Spec.VersionMessage = p.inline, p.versionName, p.message
-			tmpl.Spec.Variables = p.withVariables(tmpl.Spec.Variables)
-			err := p.cluster.Update(ctx, tmpl)
-			if apierrors.IsConflict(err) {
-				if gone := p.cluster.Get(ctx, client.ObjectKeyFromObject(tmpl), tmpl); gone != nil {
-					return gone
-				}
-			}
-			return err
-		})
+		return "pushed", p.updateSpec(ctx, tmpl)
 	}
 	if p.versionName != "" || p.message != "" || len(p.variables) > 0 {
 		reason := "with files that are not text, or with more than %d MiB"
@@ -164,12 +153,32 @@ func (p *templatePush) update(ctx context.Context, tmpl *aggregationv1alpha1.Cod
 	if err != nil {
 		return "", err
 	}
+	upload := p.cluster.subresource(http.MethodPut, tmpl, "files", writeParameters(p.dryRun)).SetHeader("Content-Type", "application/x-tar").Body(archive)
+	return "pushed", send(ctx, upload, tmpl)
+}
+
+// writeParameters returns the query parameters of a write to a subresource.
+func writeParameters(dryRun bool) map[string]string {
 	parameters := map[string]string{"fieldManager": fieldManager}
-	if p.dryRun {
+	if dryRun {
 		parameters["dryRun"] = metav1.DryRunAll
 	}
-	upload := p.cluster.subresource(http.MethodPut, tmpl, "files", parameters).SetHeader("Content-Type", "application/x-tar").Body(archive)
-	return "pushed", send(ctx, upload, tmpl)
+	return parameters
+}
+
+// updateSpec sets spec.files. A version name can be used only once, so an earlier name is removed.
+func (p *templatePush) updateSpec(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		tmpl.Spec.Files, tmpl.Spec.VersionName, tmpl.Spec.VersionMessage = p.inline, p.versionName, p.message
+		tmpl.Spec.Variables = p.withVariables(tmpl.Spec.Variables)
+		err := p.cluster.Update(ctx, tmpl)
+		if apierrors.IsConflict(err) {
+			if gone := p.cluster.Get(ctx, client.ObjectKeyFromObject(tmpl), tmpl); gone != nil {
+				return gone
+			}
+		}
+		return err
+	})
 }
 
 // withVariables returns the variables with the values of the flags. New variables are appended,
