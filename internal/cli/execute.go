@@ -128,20 +128,6 @@ func printError(cmd *cobra.Command, err error) {
 	}
 }
 
-// UnknownCommand returns the error for an unknown command, with suggestions. instead
-// contains commands of other programs for words that users try.
-func UnknownCommand(cmd *cobra.Command, name string, instead map[string]string) error {
-	text := fmt.Sprintf("%q is not a command of %s", name, cmd.CommandPath())
-	if other := instead[name]; other != "" {
-		return Usage("%s; %s does that", text, other)
-	}
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(name); len(near) > 0 {
-		text += "; did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return Usage("%s", text)
-}
-
 // WriteBelow writes a file into a folder below a directory. It never writes outside of the
 // directory, even if a symbolic link in it leads out of it. It creates missing folders. The
 // name may come from an untrusted source; it returns an error if it is not a valid file

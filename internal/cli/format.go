@@ -108,7 +108,16 @@ func (t *Table) Write(w io.Writer, paint Paint) {
 	rows = append(rows, t.Rows...)
 	widths, total := columnWidths(rows)
 	if t.Columns > 0 && len(t.Header) > 0 && total > t.Columns {
-		t.list(w, paint)
+		for i, row := range t.Rows {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			lines := &Table{}
+			for j, cell := range row {
+				lines.Add(Cell{t.Header[j], Faint}, cell)
+			}
+			lines.Write(w, paint)
+		}
 		return
 	}
 	for _, row := range rows {
@@ -123,20 +132,6 @@ func (t *Table) Write(w io.Writer, paint Paint) {
 			}
 		}
 		fmt.Fprintln(w, line.String())
-	}
-}
-
-// list writes a line for each cell, and an empty line between two rows.
-func (t *Table) list(w io.Writer, paint Paint) {
-	for i, row := range t.Rows {
-		if i > 0 {
-			fmt.Fprintln(w)
-		}
-		lines := &Table{}
-		for j, cell := range row {
-			lines.Add(Cell{t.Header[j], Faint}, cell)
-		}
-		lines.Write(w, paint)
 	}
 }
 

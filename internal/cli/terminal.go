@@ -61,15 +61,15 @@ func IsTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// Colours returns whether to use colors on the stream. getenv reads environment variables.
-func Colours(stream io.Writer, getenv func(string) string) Paint {
-	return Paint(Sequences(stream, getenv) && getenv("NO_COLOR") == "")
+// Colours returns whether to use colors on the stream.
+func Colours(stream io.Writer) Paint {
+	return Paint(Sequences(stream) && os.Getenv("NO_COLOR") == "")
 }
 
 // Sequences returns whether the stream is a terminal that interprets escape sequences, after it
 // made the terminal do so.
-func Sequences(stream io.Writer, getenv func(string) string) bool {
-	return IsTerminal(stream) && interpretsSequences(stream.(*os.File)) && getenv("TERM") != "dumb"
+func Sequences(stream io.Writer) bool {
+	return IsTerminal(stream) && interpretsSequences(stream.(*os.File)) && os.Getenv("TERM") != "dumb"
 }
 
 // Ask asks a question and returns true if the answer is y or yes. It returns false for
@@ -149,7 +149,9 @@ func (p *Progress) Report(now time.Time, done, all int, name, state string) {
 	name, state = Clean(name), Clean(state)
 	elapsed := duration.HumanDuration(now.Sub(p.began))
 	if p.live {
-		p.Line(fmt.Sprintf("%s %d/%d %s  %s: %s", bar(done, all), done, all, elapsed, name, state))
+		filled := barColumns * done / max(all, 1)
+		bar := strings.Repeat("#", filled) + strings.Repeat("-", barColumns-filled)
+		p.Line(fmt.Sprintf("[%s] %d/%d %s  %s: %s", bar, done, all, elapsed, name, state))
 		return
 	}
 	if p.printed[name] != state {
@@ -160,9 +162,15 @@ func (p *Progress) Report(now time.Time, done, all int, name, state string) {
 
 // Line replaces the line by a text. It does nothing if the stream is not a terminal.
 func (p *Progress) Line(text string) {
-	if p.live {
-		fmt.Fprint(p.out, "\r\x1b[K"+cut(Clean(text), p.columns-1))
+	if !p.live {
+		return
 	}
+	text = Clean(text)
+	// A line that the terminal wraps could not be overwritten.
+	if most := p.columns - 1; most > 0 && utf8.RuneCountInString(text) > most {
+		text = string([]rune(text)[:most-1]) + "…"
+	}
+	fmt.Fprint(p.out, "\r\x1b[K"+text)
 }
 
 // End removes the line, so that further output starts in the first column.
@@ -170,18 +178,4 @@ func (p *Progress) End() {
 	if p.live {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}
-}
-
-func bar(done, all int) string {
-	filled := barColumns * done / max(all, 1)
-	return "[" + strings.Repeat("#", filled) + strings.Repeat("-", barColumns-filled) + "]"
-}
-
-// cut shortens a line to the width of the terminal, because a wrapped line cannot be
-// overwritten.
-func cut(line string, columns int) string {
-	if columns <= 0 || utf8.RuneCountInString(line) <= columns {
-		return line
-	}
-	return string([]rune(line)[:columns-1]) + "…"
 }

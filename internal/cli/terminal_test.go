@@ -33,8 +33,7 @@ func TestColours(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	none := func(string) string { return "" }
-	if Colours(file, none) || Colours(&bytes.Buffer{}, none) {
+	if Colours(file) || Colours(&bytes.Buffer{}) {
 		t.Error("a file or a buffer gets colours")
 	}
 	if got := Paint(true).Text(Red, "x"); got != "\x1b[31mx\x1b[0m" {

@@ -1,13 +1,26 @@
 package export
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
@@ -52,7 +65,10 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-func (o *options) validate() error {
+// kinds are the kinds to export.
+type kinds struct{ templates, workspaces, users bool }
+
+func (o *options) run(ctx context.Context) error {
 	switch {
 	case o.output == "":
 		return cli.Usage("--output is empty; give a directory, or - for standard output")
@@ -62,40 +78,8 @@ func (o *options) validate() error {
 	if o.kinds == (kinds{}) {
 		o.kinds = kinds{templates: true, workspaces: true}
 	}
-	return nil
-}
-
-// kinds are the kinds to export.
-type kinds struct{ templates, workspaces, users bool }
-
-// needTemplates reports whether to read the templates. They say which parameters of a workspace are
-// secret.
-func (k kinds) needTemplates() bool { return k.templates || k.workspaces }
-
-func (o *options) cluster() (cluster, error) {
-	config, err := o.kube.Cluster(version.UserAgent())
-	if err != nil {
-		return cluster{}, err
-	}
-	namespace := ""
-	if !o.allNamespaces {
-		if namespace, _, err = o.kube.Loader().Namespace(); err != nil {
-			return cluster{}, fmt.Errorf("finding the namespace: %w", err)
-		}
-	}
-	return cluster{config: config, namespace: namespace, controlPlane: o.controlPlane, kinds: o.kinds}, nil
-}
-
-func (o *options) run(ctx context.Context) error {
-	if err := o.validate(); err != nil {
-		return err
-	}
-	from, err := o.cluster()
-	if err != nil {
-		return err
-	}
 	r := &report{}
-	all, err := from.read(ctx, r)
+	all, err := o.read(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -107,5 +91,88 @@ func (o *options) run(ctx context.Context) error {
 	if len(manifests) == 0 && len(r.leftOut) == 0 {
 		fmt.Fprintln(o.streams.ErrOut, "There is nothing to export. Check that the namespace is correct, and that its control plane is ready.")
 	}
-	return errors.Join(o.writeReport(r), r.err(len(manifests)))
+	var failed error
+	if o.report != "" {
+		if err := os.WriteFile(o.report, []byte(r.String()), fileMode); err != nil {
+			failed = fmt.Errorf("writing --report: %w", err)
+		}
+	}
+	return errors.Join(failed, r.err(len(manifests)))
+}
+
+// read lists templates, workspaces and users.
+func (o *options) read(ctx context.Context, r *report) (found, error) {
+	config, err := o.kube.Cluster(version.UserAgent())
+	if err != nil {
+		return found{}, err
+	}
+	namespace := ""
+	if !o.allNamespaces {
+		if namespace, _, err = o.kube.Loader().Namespace(); err != nil {
+			return found{}, fmt.Errorf("finding the namespace: %w", err)
+		}
+	}
+	var warnings bytes.Buffer
+	config.WarningHandler = rest.NewWarningWriter(&warnings, rest.WarningWriterOptions{Deduplicate: true})
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return found{}, fmt.Errorf("using the kubeconfig: %w", err)
+	}
+	var out found
+	// Templates say which parameters of a workspace are secret.
+	if o.kinds.templates || o.kinds.workspaces {
+		readAll(ctx, o, client, namespace, "templates", &out.templates, r)
+	}
+	if o.kinds.workspaces {
+		readAll(ctx, o, client, namespace, "workspaces", &out.workspaces, r)
+	}
+	if o.kinds.users {
+		readAll(ctx, o, client, namespace, "users", &out.users, r)
+	}
+	for line := range strings.Lines(warnings.String()) {
+		r.leave("objects may be missing or outdated: %s", strings.TrimPrefix(strings.TrimSpace(line), "Warning: "))
+	}
+	return out, nil
+}
+
+// readAll reads the objects of a resource, whose name follows the prefix coder. It skips an object
+// that cannot be decoded.
+func readAll[T any](ctx context.Context, o *options, client dynamic.Interface, namespace, name string, into *[]T, r *report) {
+	objects := client.Resource(aggregationv1alpha1.GroupVersion.WithResource("coder" + name)).Namespace(namespace)
+	selector := labels.Everything()
+	if o.controlPlane != "" {
+		selector = labels.SelectorFromSet(labels.Set{aggregationv1alpha1.LabelControlPlaneName: o.controlPlane})
+	}
+	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return objects.List(ctx, options)
+	})
+	err := list.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector.String()}, func(obj runtime.Object) error {
+		item := obj.(*unstructured.Unstructured)
+		var object T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &object); err != nil {
+			r.leave("%s %s/%s: it cannot be decoded, so this program may be older than the server: %v",
+				item.GetKind(), item.GetNamespace(), item.GetName(), err)
+			return nil
+		}
+		*into = append(*into, object)
+		return nil
+	})
+	if apierrors.IsNotFound(err) {
+		err = fmt.Errorf("the cluster does not serve %s; install coder-k8s and create a CoderControlPlane; for a Coder of the Helm chart, coder-k8s migrate helm prints one: %w",
+			aggregationv1alpha1.GroupVersion, err)
+	}
+	if err != nil {
+		r.leave("the %s: %v", name, err)
+	}
+}
+
+// found contains the templates, workspaces and users of a Coder.
+type found struct {
+	templates  []aggregationv1alpha1.CoderTemplate
+	workspaces []aggregationv1alpha1.CoderWorkspace
+	users      []aggregationv1alpha1.CoderUser
+}
+
+func byName(a, b metav1.Object) int {
+	return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
 }

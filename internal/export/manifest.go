@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -68,7 +67,9 @@ func (m manifest) bytes() ([]byte, error) {
 
 // manifests returns the manifests of the selected objects.
 func (o *options) manifests(all found, r *report) []manifest {
-	all.sort()
+	slices.SortFunc(all.templates, func(a, b aggregationv1alpha1.CoderTemplate) int { return byName(&a, &b) })
+	slices.SortFunc(all.users, func(a, b aggregationv1alpha1.CoderUser) int { return byName(&a, &b) })
+	slices.SortFunc(all.workspaces, func(a, b aggregationv1alpha1.CoderWorkspace) int { return byName(&a, &b) })
 	masked := map[templateID]map[string]bool{}
 	var out []manifest
 	for _, u := range all.users {
@@ -132,17 +133,6 @@ func (o *options) write(manifests []manifest) error {
 		if err := cli.WriteBelow(o.output, folder, m.Metadata.Name+".yaml", text, folderMode, fileMode); err != nil {
 			return fmt.Errorf("--output: %w", err)
 		}
-	}
-	return nil
-}
-
-// writeReport writes the report to the file of --report.
-func (o *options) writeReport(r *report) error {
-	if o.report == "" {
-		return nil
-	}
-	if err := os.WriteFile(o.report, []byte(r.String()), fileMode); err != nil {
-		return fmt.Errorf("writing --report: %w", err)
 	}
 	return nil
 }

@@ -126,36 +126,17 @@ func newTemplateID(of metav1.ObjectMeta, organization, name string) templateID {
 
 // templateManifest returns the manifest of a template.
 func templateManifest(t aggregationv1alpha1.CoderTemplate, r *report) manifest {
+	name := qualified(t.ObjectMeta)
 	first, _ := metadata.ParseTemplateName(metadata.NameWithoutID(t.Name))
 	current := metadata.JoinName(first.Prefix, t.Status.OrganizationName, t.Status.TemplateName)
 	spec := *t.Spec.DeepCopy()
-	noteFirstNames("CoderTemplate "+qualified(t.ObjectMeta), r, []keptName{
+	noteFirstNames("CoderTemplate "+name, r, []keptName{
 		{"metadata.name", t.Name, current},
 		{"spec.organization", spec.Organization, t.Status.OrganizationName},
 	})
 	// The id of a version is specific to one Coder. An empty field keeps the current version.
 	spec.VersionID = ""
 	m := newManifest("CoderTemplate", "templates", t.ObjectMeta)
-	noteFiles(t, r)
-	if withheld := secretVariables(t); len(withheld) > 0 {
-		m.comments = append(m.comments, variablesComment(spec.Variables, withheld))
-		r.leave("CoderTemplate %s: spec.variables, because the value of %s is secret or may be; see the comment in its manifest",
-			qualified(t.ObjectMeta), strings.Join(withheld, ", "))
-		spec.Variables = nil
-	}
-	if t.Status.Candidate != nil {
-		r.note("CoderTemplate %s: its files are those of the candidate %s, which is not active; another Coder makes them active", qualified(t.ObjectMeta), t.Status.Candidate.Name)
-	}
-	if t.Status.Deprecated {
-		r.note("CoderTemplate %s: it is deprecated in Coder (%s), which a manifest cannot express", qualified(t.ObjectMeta), t.Status.DeprecationMessage)
-	}
-	m.Spec = spec
-	return m
-}
-
-// noteFiles reports source files that a manifest cannot contain, or that contain a secret.
-func noteFiles(t aggregationv1alpha1.CoderTemplate, r *report) {
-	name := qualified(t.ObjectMeta)
 	c := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionFilesAvailable)
 	switch {
 	case c != nil && c.Status == metav1.ConditionFalse:
@@ -169,6 +150,20 @@ func noteFiles(t aggregationv1alpha1.CoderTemplate, r *report) {
 			r.note("CoderTemplate %s: file %s may contain a secret; it is exported unchanged, so check it before you share it", name, file)
 		}
 	}
+	if withheld := secretVariables(t); len(withheld) > 0 {
+		m.comments = append(m.comments, variablesComment(spec.Variables, withheld))
+		r.leave("CoderTemplate %s: spec.variables, because the value of %s is secret or may be; see the comment in its manifest",
+			name, strings.Join(withheld, ", "))
+		spec.Variables = nil
+	}
+	if t.Status.Candidate != nil {
+		r.note("CoderTemplate %s: its files are those of the candidate %s, which is not active; another Coder makes them active", name, t.Status.Candidate.Name)
+	}
+	if t.Status.Deprecated {
+		r.note("CoderTemplate %s: it is deprecated in Coder (%s), which a manifest cannot express", name, t.Status.DeprecationMessage)
+	}
+	m.Spec = spec
+	return m
 }
 
 // secretVariables returns the variables whose values must not be exported, sorted: those that the

@@ -38,8 +38,23 @@ func (c *checker) apiService(ctx context.Context) ([]Problem, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading APIService %s: %w", apiServiceName, err)
 	}
-	if taken := c.taken(service); taken != nil {
-		return taken, nil
+	ours := c.want.Namespace + "/" + apiServiceService
+	taken := ""
+	switch ref := service.Spec.Service; {
+	case service.DeletionTimestamp != nil:
+		p := apiServiceProblem("is being deleted", applyInstallation)
+		p[0].Since = &service.DeletionTimestamp.Time
+		return p, nil
+	case ref == nil:
+		taken = "is served by kube-apiserver itself, because the cluster has CRDs of the group " + service.Spec.Group
+	case ref.Namespace+"/"+ref.Name != ours:
+		taken = fmt.Sprintf("sends requests to Service %s/%s, not to %s", ref.Namespace, ref.Name, ours)
+	}
+	if taken != "" {
+		if who := writerOf(service, "f:service"); who != "" {
+			taken += fmt.Sprintf(" (written by %q)", who)
+		}
+		return apiServiceProblem(taken, "remove the other installation if it is not needed, and then "+applyInstallation), nil
 	}
 	foreign, err := c.foreignAuthority(ctx, service)
 	if foreign != nil {
@@ -50,28 +65,6 @@ func (c *checker) apiService(ctx context.Context) ([]Problem, error) {
 
 func apiServiceProblem(what, do string) []Problem {
 	return []Problem{{Object: "APIService " + apiServiceName, What: what, Do: do}}
-}
-
-// taken returns a problem if requests are sent to another server.
-func (c *checker) taken(service *apiregistrationv1.APIService) []Problem {
-	ours := c.want.Namespace + "/" + apiServiceService
-	what := ""
-	switch ref := service.Spec.Service; {
-	case service.DeletionTimestamp != nil:
-		p := apiServiceProblem("is being deleted", applyInstallation)
-		p[0].Since = &service.DeletionTimestamp.Time
-		return p
-	case ref == nil:
-		what = "is served by kube-apiserver itself, because the cluster has CRDs of the group " + service.Spec.Group
-	case ref.Namespace+"/"+ref.Name != ours:
-		what = fmt.Sprintf("sends requests to Service %s/%s, not to %s", ref.Namespace, ref.Name, ours)
-	default:
-		return nil
-	}
-	if who := writerOf(service, "f:service"); who != "" {
-		what += fmt.Sprintf(" (written by %q)", who)
-	}
-	return apiServiceProblem(what, "remove the other installation if it is not needed, and then "+applyInstallation)
 }
 
 // foreignAuthority returns a problem if the APIService trusts another CA than that of the
@@ -141,22 +134,18 @@ func unavailable(service *apiregistrationv1.APIService) []Problem {
 		if condition.Type != apiregistrationv1.Available || condition.Status == apiregistrationv1.ConditionTrue {
 			continue
 		}
-		p := apiServiceProblem(fmt.Sprintf("is not available (%s: %s)", condition.Reason, condition.Message), nextStep(condition.Reason))
+		do := "check the operator's log, and whether the control plane's nodes can reach its pods on port 6443, or that of --secure-port (NetworkPolicies, firewalls; docs/how-to/use-a-private-cluster.md)"
+		switch condition.Reason {
+		case "ServiceNotFound", "ServicePortError", "ServiceAccessError":
+			do = applyInstallation + "; they contain the Service"
+		case "MissingEndpoints", "EndpointsNotFound", "EndpointsAccessError":
+			do = "check why no pod of the operator is ready: kubectl get pods -l app.kubernetes.io/name=coder-k8s -A"
+		}
+		p := apiServiceProblem(fmt.Sprintf("is not available (%s: %s)", condition.Reason, condition.Message), do)
 		p[0].Since, p[0].MayPass = &condition.LastTransitionTime.Time, true
 		return p
 	}
 	return nil
-}
-
-// nextStep returns what to check, depending on the reason that kube-apiserver reports.
-func nextStep(reason string) string {
-	switch reason {
-	case "ServiceNotFound", "ServicePortError", "ServiceAccessError":
-		return applyInstallation + "; they contain the Service"
-	case "MissingEndpoints", "EndpointsNotFound", "EndpointsAccessError":
-		return "check why no pod of the operator is ready: kubectl get pods -l app.kubernetes.io/name=coder-k8s -A"
-	}
-	return "check the operator's log, and whether the control plane's nodes can reach its pods on port 6443, or that of --secure-port (NetworkPolicies, firewalls; docs/how-to/use-a-private-cluster.md)"
 }
 
 // guard is an admission policy of an installation.
@@ -172,7 +161,7 @@ type guard struct {
 
 const validating, mutating = "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"
 
-func (c *checker) guards() []guard {
+func (c *checker) policies(ctx context.Context) ([]Problem, error) {
 	const unenforced = "the policy is not enforced"
 	var guards []guard
 	if c.want.Controllers {
@@ -186,13 +175,9 @@ func (c *checker) guards() []guard {
 		guards = append(guards, guard{mutating, PolicyName, "the policy records no author",
 			"the author of spec.rbac is not recorded, so the operator grants no permissions for it"})
 	}
-	return guards
-}
-
-func (c *checker) policies(ctx context.Context) ([]Problem, error) {
 	var problems []Problem
 	var errs []error
-	for _, g := range c.guards() {
+	for _, g := range guards {
 		kind, what, err := c.policy(ctx, g)
 		errs = append(errs, err)
 		if what == "" {

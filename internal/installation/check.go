@@ -47,10 +47,24 @@ type Expectation struct {
 // The operator skips checks for which it lacks permission, because its missing permissions
 // are problems themselves.
 func Check(ctx context.Context, config *rest.Config, want Expectation) ([]Problem, error) {
-	c, err := newChecker(config, want)
-	if err != nil {
-		return nil, err
+	scheme := runtime.NewScheme()
+	kinds := runtime.NewSchemeBuilder(corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, authenticationv1.AddToScheme,
+		authorizationv1.AddToScheme, admissionregistrationv1.AddToScheme, apiregistrationv1.AddToScheme)
+	if err := kinds.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering types: %w", err)
 	}
+	kube, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	if want.OwnRights {
+		kube = asking{Client: kube}
+	}
+	c := &checker{kube: kube, discovery: d, want: want}
 	var problems []Problem
 	var errs []error
 	var unread []string
@@ -86,27 +100,6 @@ type checker struct {
 	kube      client.Client
 	discovery discovery.DiscoveryInterface
 	want      Expectation
-}
-
-func newChecker(config *rest.Config, want Expectation) (*checker, error) {
-	scheme := runtime.NewScheme()
-	kinds := runtime.NewSchemeBuilder(corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, authenticationv1.AddToScheme,
-		authorizationv1.AddToScheme, admissionregistrationv1.AddToScheme, apiregistrationv1.AddToScheme)
-	if err := kinds.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering types: %w", err)
-	}
-	kube, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	d, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	if want.OwnRights {
-		kube = asking{Client: kube}
-	}
-	return &checker{kube: kube, discovery: d, want: want}, nil
 }
 
 // rank sorts blocking problems first and temporary ones last.

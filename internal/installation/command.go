@@ -87,8 +87,17 @@ func (o *checkOptions) run(ctx context.Context) error {
 // tell prints the problems. It returns an error with their number, or err if the check
 // failed.
 func (o *checkOptions) tell(problems []Problem, err error) error {
-	if printErr := o.print(problems, err == nil); printErr != nil {
-		return printErr
+	if o.output.Structured() {
+		if err := o.output.Write(o.streams.Out, append([]Problem{}, problems...)); err != nil {
+			return err
+		}
+	} else {
+		for _, p := range problems {
+			fmt.Fprintln(o.streams.Out, cli.Clean(p.String()))
+		}
+		if err == nil && len(problems) == 0 {
+			fmt.Fprintf(o.streams.Out, "The installation in namespace %s has no problems.\n", o.want.Namespace)
+		}
 	}
 	if err != nil {
 		return err
@@ -97,20 +106,4 @@ func (o *checkOptions) tell(problems []Problem, err error) error {
 		return fmt.Errorf("the installation in namespace %s has problems: %d", o.want.Namespace, len(problems))
 	}
 	return nil
-}
-
-func (o *checkOptions) print(problems []Problem, complete bool) error {
-	if !o.output.Structured() {
-		for _, p := range problems {
-			fmt.Fprintln(o.streams.Out, cli.Clean(p.String()))
-		}
-		if complete && len(problems) == 0 {
-			fmt.Fprintf(o.streams.Out, "The installation in namespace %s has no problems.\n", o.want.Namespace)
-		}
-		return nil
-	}
-	if problems == nil {
-		problems = []Problem{}
-	}
-	return o.output.Write(o.streams.Out, problems)
 }

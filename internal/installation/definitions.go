@@ -166,11 +166,6 @@ func (c *checker) published(d Definition) ([]Problem, error) {
 	if kind := served.APIResources[found].Kind; kind != d.Kind {
 		return []Problem{d.foreign(kind)}, nil
 	}
-	return c.publishedSchema(d)
-}
-
-// publishedSchema compares the Go type with the schema in the cluster's OpenAPI document.
-func (c *checker) publishedSchema(d Definition) ([]Problem, error) {
 	paths, err := c.discovery.OpenAPIV3().Paths()
 	if err != nil {
 		return nil, fmt.Errorf("asking kube-apiserver for its OpenAPI documents: %w", err)
@@ -191,22 +186,15 @@ func (c *checker) publishedSchema(d Definition) ([]Problem, error) {
 		return nil, fmt.Errorf("reading the schema of %s: %w", d.Resource.GroupVersion(), err)
 	}
 	for _, schema := range openAPI.Components.Schemas {
-		if defines(schema, d) {
+		kinds, _, _ := unstructured.NestedSlice(schema, "x-kubernetes-group-version-kind")
+		if slices.ContainsFunc(kinds, func(entry any) bool {
+			kind, ok := entry.(map[string]any)
+			return ok && kind["group"] == d.Resource.Group && kind["version"] == d.Resource.Version && kind["kind"] == d.Kind
+		}) {
 			return d.compare(schema), nil
 		}
 	}
 	return nil, nil
-}
-
-func defines(schema map[string]any, d Definition) bool {
-	kinds, _, err := unstructured.NestedSlice(schema, "x-kubernetes-group-version-kind")
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(kinds, func(entry any) bool {
-		kind, ok := entry.(map[string]any)
-		return ok && kind["group"] == d.Resource.Group && kind["version"] == d.Resource.Version && kind["kind"] == d.Kind
-	})
 }
 
 // ownTypes is the import path prefix of the types whose fields are compared. The types of
@@ -226,15 +214,10 @@ func lackingFields(t reflect.Type, schema map[string]any, path string) []string 
 		return lackingFields(t.Elem(), inner(schema, "items"), path)
 	case reflect.Map:
 		return lackingFields(t.Elem(), inner(schema, "additionalProperties"), path)
-	case reflect.Struct:
-		if strings.HasPrefix(t.PkgPath(), ownTypes) {
-			return lackingOfStruct(t, schema, path)
-		}
 	}
-	return nil
-}
-
-func lackingOfStruct(t reflect.Type, schema map[string]any, path string) []string {
+	if t.Kind() != reflect.Struct || !strings.HasPrefix(t.PkgPath(), ownTypes) {
+		return nil
+	}
 	var lacking []string
 	properties := inner(schema, "properties")
 	for i := range t.NumField() {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -43,23 +42,11 @@ func (c *checker) deployments(ctx context.Context) ([]Problem, error) {
 			here = append(here, d)
 		}
 	}
-	if !c.want.OwnRights {
-		problems = append(problems, c.absent(here)...)
-	}
-	if c.want.Controllers {
-		problems = append(problems, c.several(list.Items)...)
-	}
-	return problems, nil
-}
-
-// absent returns problems for the parts that have no Deployment with an available pod.
-func (c *checker) absent(here []appsv1.Deployment) []Problem {
-	var problems []Problem
 	reported := map[string]bool{}
 	for _, p := range parts(c.want) {
 		found := slices.IndexFunc(here, func(d appsv1.Deployment) bool { return runs(d, p.app) })
 		switch {
-		case !p.wanted:
+		case c.want.OwnRights, !p.wanted:
 		case found < 0:
 			problems = append(problems, Problem{
 				Object: "Namespace " + c.want.Namespace, What: "has no Deployment that runs " + p.name,
@@ -70,40 +57,10 @@ func (c *checker) absent(here []appsv1.Deployment) []Problem {
 			problems = append(problems, unavailableDeployment(here[found]))
 		}
 	}
-	return problems
-}
-
-func unavailableDeployment(d appsv1.Deployment) Problem {
-	name := d.Namespace + "/" + d.Name
-	p := Problem{
-		Object: "Deployment " + name,
-		What:   fmt.Sprintf("has none of %d pods available", ptr.Deref(d.Spec.Replicas, 1)),
-		Do:     fmt.Sprintf("look at its pods: kubectl -n %s describe deployment %s", d.Namespace, d.Name),
-		Since:  since(d),
-	}
-	if ptr.Deref(d.Spec.Replicas, 1) == 0 {
-		p.What, p.Do = "is scaled to 0", fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.Namespace, d.Name)
-	}
-	return p
-}
-
-func since(d appsv1.Deployment) *time.Time {
-	for _, condition := range d.Status.Conditions {
-		if condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionFalse {
-			return &condition.LastTransitionTime.Time
-		}
-	}
-	return nil
-}
-
-// several returns problems for Deployments in other namespaces that run the controllers for
-// the same namespaces. Deployments in the same namespace are not a problem, because they
-// share a Lease.
-func (c *checker) several(all []appsv1.Deployment) []Problem {
-	var problems []Problem
-	for _, d := range all {
+	for _, d := range list.Items {
 		switch {
-		case !runs(d, "controller"), ptr.Deref(d.Spec.Replicas, 1) == 0, d.Namespace == c.want.Namespace:
+		// Deployments in the same namespace share a Lease.
+		case !c.want.Controllers, !runs(d, "controller"), ptr.Deref(d.Spec.Replicas, 1) == 0, d.Namespace == c.want.Namespace:
 		case overlap(c.want.WatchNamespaces, watchedBy(d)):
 			problems = append(problems, Problem{
 				Object: fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name),
@@ -112,7 +69,25 @@ func (c *checker) several(all []appsv1.Deployment) []Problem {
 			})
 		}
 	}
-	return problems
+	return problems, nil
+}
+
+func unavailableDeployment(d appsv1.Deployment) Problem {
+	name := d.Namespace + "/" + d.Name
+	p := Problem{
+		Object: "Deployment " + name,
+		What:   fmt.Sprintf("has none of %d pods available", ptr.Deref(d.Spec.Replicas, 1)),
+		Do:     fmt.Sprintf("look at its pods: kubectl -n %s describe deployment %s", d.Namespace, d.Name),
+	}
+	for _, condition := range d.Status.Conditions {
+		if condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionFalse {
+			p.Since = &condition.LastTransitionTime.Time
+		}
+	}
+	if ptr.Deref(d.Spec.Replicas, 1) == 0 {
+		p.What, p.Do = "is scaled to 0", fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.Namespace, d.Name)
+	}
+	return p
 }
 
 func runs(d appsv1.Deployment, app string) bool {

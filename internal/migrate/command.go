@@ -11,10 +11,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 // NewCommand returns the command "coder-k8s migrate".
@@ -26,7 +31,32 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 			return cli.Usage("name what to migrate from: \"migrate helm\"")
 		},
 	}
-	command.AddCommand(newHelmCommand(streams))
+	options := &options{streams: streams, config: cli.NewKubeconfig()}
+	helm := &cobra.Command{
+		Use:   "helm (--release NAME | --values FILE | --release-secret FILE)",
+		Short: "Write manifests for a Helm release, or take the release over in place",
+		Long:  helmLong,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return cli.Usage("%q is not understood; the release is named with --release", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return options.run(cmd.Context()) },
+	}
+	flags := helm.Flags()
+	flags.StringVar(&options.release, "release", "", "name of the release in the cluster; with --values, only the name")
+	flags.StringArrayVarP(&options.values, "values", "f", nil, "file of values, HelmRelease or Application; again for each further one, or - for standard input")
+	flags.StringVar(&options.releaseSecret, "release-secret", "", "file with the manifest of the Secret in which Helm keeps the release")
+	flags.StringVar(&options.chart, "chart", "", "coder or coder-provisioner; by default that of the release, or the one that the values belong to")
+	flags.StringVarP(&options.output, "output", "o", "-", "directory for the manifest, or - for standard output")
+	flags.StringVar(&options.report, "report", "", "file for the report instead of standard error")
+	flags.BoolVar(&options.takeOver, "take-over", false, "hand the running objects over to the operator; needs --release")
+	flags.BoolVar(&options.dryRun, "dry-run", false, "with --take-over: report what would happen, and change nothing")
+	flags.BoolVar(&options.allowRestart, "allow-restart", false, "with --take-over: continue even if the pods have to be replaced")
+	flags.DurationVar(&options.timeout, "timeout", defaultTimeout, "with --take-over: how long to wait until the operator has taken the objects over")
+	options.config.AddFlags(flags)
+	command.AddCommand(helm)
 	return command
 }
 
@@ -48,37 +78,6 @@ stops, unless --allow-restart is given. --dry-run reports all that and changes n
 
 The exit code is 0 for success, 3 if some values could not be read and the rest
 was done, 2 for a wrong command line and 1 for any other failure.`
-
-func newHelmCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	options := &options{streams: streams, config: cli.NewKubeconfig()}
-	command := &cobra.Command{
-		Use:   "helm (--release NAME | --values FILE | --release-secret FILE)",
-		Short: "Write manifests for a Helm release, or take the release over in place",
-		Long:  helmLong,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.Usage("%q is not understood; the release is named with --release", args[0])
-			}
-			return nil
-		},
-		RunE: func(command *cobra.Command, _ []string) error {
-			return options.run(command.Context())
-		},
-	}
-	flags := command.Flags()
-	flags.StringVar(&options.release, "release", "", "name of the release in the cluster; with --values, only the name")
-	flags.StringArrayVarP(&options.values, "values", "f", nil, "file of values, HelmRelease or Application; again for each further one, or - for standard input")
-	flags.StringVar(&options.releaseSecret, "release-secret", "", "file with the manifest of the Secret in which Helm keeps the release")
-	flags.StringVar(&options.chart, "chart", "", "coder or coder-provisioner; by default that of the release, or the one that the values belong to")
-	flags.StringVarP(&options.output, "output", "o", "-", "directory for the manifest, or - for standard output")
-	flags.StringVar(&options.report, "report", "", "file for the report instead of standard error")
-	flags.BoolVar(&options.takeOver, "take-over", false, "hand the running objects over to the operator; needs --release")
-	flags.BoolVar(&options.dryRun, "dry-run", false, "with --take-over: report what would happen, and change nothing")
-	flags.BoolVar(&options.allowRestart, "allow-restart", false, "with --take-over: continue even if the pods have to be replaced")
-	flags.DurationVar(&options.timeout, "timeout", defaultTimeout, "with --take-over: how long to wait until the operator has taken the objects over")
-	options.config.AddFlags(flags)
-	return command
-}
 
 const (
 	defaultTimeout = 2 * time.Minute
@@ -130,34 +129,14 @@ func (o *options) run(ctx context.Context) error {
 	}
 	manifest, report := Convert(source)
 	if len(o.values) > 0 && !report.Understood {
-		return nothingUnderstood(source)
+		// The manifest would contain only defaults.
+		all := []error{fmt.Errorf("nothing in %s is a value of the chart %s; nothing was written", source.Description, source.Chart)}
+		for _, entry := range source.Elsewhere {
+			all = append(all, fmt.Errorf("%s: %s %s", entry.Where, entry.Value, entry.Note))
+		}
+		return errors.Join(all...)
 	}
-	if err := validNames(source, manifest); err != nil {
-		return err
-	}
-	if o.takeOver {
-		return errors.Join(o.handOver(ctx, source, manifest, report), unread(report))
-	}
-	report.Steps = append(report.Steps, nextSteps(source, manifest)...)
-	if err := o.write(manifest, report); err != nil {
-		return err
-	}
-	return errors.Join(partial, unread(report))
-}
-
-// nothingUnderstood returns the error for files without a value of the chart. The manifest would
-// contain only defaults.
-func nothingUnderstood(source Source) error {
-	all := []error{fmt.Errorf("nothing in %s is a value of the chart %s; nothing was written", source.Description, source.Chart)}
-	for _, entry := range source.Elsewhere {
-		all = append(all, fmt.Errorf("%s: %s %s", entry.Where, entry.Value, entry.Note))
-	}
-	return errors.Join(all...)
-}
-
-// validNames refuses names that are invalid in Kubernetes. The names become parts of file names and of
-// commands.
-func validNames(source Source, manifest *Manifest) error {
+	// The names become parts of file names and of commands.
 	for _, name := range []struct{ what, text string }{
 		{"release", source.Release}, {"namespace", source.Namespace}, {manifest.Kind, manifest.Name},
 	} {
@@ -165,7 +144,19 @@ func validNames(source Source, manifest *Manifest) error {
 			return fmt.Errorf("the name of the %s would be %q, which is not valid: %s", name.what, name.text, strings.Join(wrong, ", "))
 		}
 	}
-	return nil
+	if o.takeOver {
+		return errors.Join(o.handOver(ctx, source, manifest, report), unread(report))
+	}
+	report.Steps = append(report.Steps,
+		fmt.Sprintf("Check whether the cluster accepts it: `kubectl apply --dry-run=server -f %s`.", manifest.FileName()),
+		fmt.Sprintf("Take the running objects over in place: `coder-k8s migrate helm --release %s -n %s --take-over --dry-run` says what would happen.",
+			source.Release, source.Namespace),
+		fmt.Sprintf("Or move with a pause: docs/how-to/migrate-from-helm.md. A %s does not touch objects of the release that were not handed over.",
+			strings.ToLower(manifest.Kind)))
+	if err := o.write(manifest, report); err != nil {
+		return err
+	}
+	return errors.Join(partial, unread(report))
 }
 
 func (o *options) write(manifest *Manifest, report *Report) error {
@@ -214,4 +205,90 @@ func (o *options) readFile(name string) ([]byte, error) {
 		return io.ReadAll(o.streams.In)
 	}
 	return os.ReadFile(name) // #nosec G304 -- the file that the caller named.
+}
+
+// handOver takes the running objects over, or only prints the plan.
+func (o *options) handOver(ctx context.Context, source Source, manifest *Manifest, report *Report) error {
+	kube, err := o.client()
+	if err != nil {
+		return err
+	}
+	t := &takeover{
+		Client: kube, Manifest: manifest, Release: source.Release, Deployment: DeploymentName(source.Chart, source.Values),
+	}
+	plan, err := t.Plan(ctx)
+	if err != nil {
+		return errors.Join(err, o.write(manifest, report))
+	}
+	kind := strings.ToLower(manifest.Kind)
+	report.Steps = append(report.Steps,
+		fmt.Sprintf("Store the manifest with your other manifests: it is what `kubectl -n %s get %s %s` returns now.",
+			manifest.Namespace, kind, manifest.Name),
+		fmt.Sprintf("Do not run `helm uninstall %s`: it would delete the objects that were taken over. Until Helm's record of the release is deleted, `helm upgrade` may overwrite it.",
+			source.Release),
+		fmt.Sprintf("When everything works, delete Helm's record of the release: `kubectl -n %s delete secret -l owner=helm,name=%s`. This deletes only data of Helm.",
+			source.Namespace, source.Release),
+		"Other objects of the chart stay until you delete them: Role and RoleBinding for workspaces, for which the operator has its own, and what came from `extraTemplates`.",
+		fmt.Sprintf("To go back, before Helm's record is deleted: `kubectl -n %s delete %s %s --cascade=orphan`, then `helm -n %s upgrade` as before.",
+			manifest.Namespace, kind, manifest.Name, source.Namespace))
+	if err := o.write(manifest, report); err != nil {
+		return err
+	}
+	o.tellPlan(plan)
+	switch {
+	case o.dryRun:
+		return nil
+	case len(plan.Differences) > 0 && !o.allowRestart:
+		return errors.New("nothing was changed, because pods would be replaced, one by one; " +
+			"give --allow-restart to go on, or correct the fields above in the release first")
+	}
+	before, err := t.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.Run(ctx, plan, o.timeout); err != nil {
+		return err
+	}
+	after, err := t.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(o.streams.ErrOut, "taken over: %s %s/%s; %d of %d pods are still the same\n",
+		t.Manifest.Kind, t.Manifest.Namespace, t.Manifest.Name, before.Intersection(after).Len(), before.Len())
+	return nil
+}
+
+func (o *options) tellPlan(plan *takeoverPlan) {
+	verb := "hands over"
+	if o.dryRun {
+		verb = "would hand over"
+	}
+	fmt.Fprintf(o.streams.ErrOut, "\n%s: %s\n", verb, strings.Join(plan.Objects, ", "))
+	if plan.Already {
+		fmt.Fprintln(o.streams.ErrOut, "the operator already owns the Deployment")
+	}
+	if len(plan.Differences) == 0 {
+		fmt.Fprintln(o.streams.ErrOut, "the pods stay: their template is equal")
+		return
+	}
+	fmt.Fprintln(o.streams.ErrOut, "the pods would be replaced one by one, because of:")
+	for _, difference := range plan.Differences {
+		fmt.Fprintf(o.streams.ErrOut, "  %s\n", difference)
+	}
+}
+
+func (o *options) client() (client.Client, error) {
+	config, err := o.config.Cluster(version.UserAgent())
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("bug: %w", err)
+	}
+	kube, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("reaching the cluster: %w", err)
+	}
+	return kube, nil
 }

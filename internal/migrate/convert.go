@@ -4,10 +4,13 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/coder-k8s/coder-k8s/docs"
 )
 
 // The charts.
@@ -54,8 +57,25 @@ func Convert(source Source) (*Manifest, *Report) {
 		all:      mergeMaps(defaults(source.Chart).Content, source.Values.Content, false),
 		manifest: &Manifest{Namespace: source.Namespace, Spec: map[string]any{}},
 	}
-	special := c.chart()
-	c.manifest.Name = c.name()
+	var special map[string]converter
+	c.manifest.Name = source.Release
+	switch {
+	case source.Chart == ChartProvisioner:
+		c.manifest.Kind, c.table, special = KindProvisioner, readParity(parityProvisioner), workloadConverters()
+		for _, value := range []string{"pskSecretName", "keySecretName", "keySecretKey"} {
+			special["provisionerDaemon."+value] = credential
+		}
+		special["provisionerDaemon.tags"] = tags
+	case c.enabled("coder.workspaceProxy"):
+		c.manifest.Kind, c.table, special = KindWorkspaceProxy, readParity(parityWorkspaceProxy), controlPlaneConverters()
+		// A proxy does not need the RBAC values for workspaces.
+		delete(special, "coder.serviceAccount.extraRules")
+		delete(special, "coder.serviceAccount.workspaceNamespaces")
+	default:
+		c.manifest.Kind, c.table, special = KindControlPlane, readParity(parityControlPlane), controlPlaneConverters()
+		// The Service, and with it the address of Coder, has the name of the Deployment.
+		c.manifest.Name = DeploymentName(source.Chart, source.Values)
+	}
 	c.report.Object = fmt.Sprintf("%s %s/%s", c.manifest.Kind, source.Namespace, c.manifest.Name)
 	whole := func(path string) bool { return special[path] != nil || c.table.whole(path) }
 	done := map[string]bool{}
@@ -66,30 +86,6 @@ func Convert(source Source) (*Manifest, *Report) {
 	c.always()
 	c.report.Entries = append(c.report.Entries, source.Elsewhere...)
 	return c.manifest, c.report
-}
-
-// chart sets the kind and its table, and returns the converters for it.
-func (c *conversion) chart() map[string]converter {
-	if c.source.Chart == ChartProvisioner {
-		c.manifest.Kind, c.table = KindProvisioner, readParity(parityProvisioner)
-		return provisionerConverters()
-	}
-	if c.enabled("coder.workspaceProxy") {
-		c.manifest.Kind, c.table = KindWorkspaceProxy, readParity(parityWorkspaceProxy)
-		return proxyConverters()
-	}
-	c.manifest.Kind, c.table = KindControlPlane, readParity(parityControlPlane)
-	return controlPlaneConverters()
-}
-
-// name returns the name of the custom resource. For a control plane it is the name of the
-// Deployment, because the Service, and with it the address of Coder, has the same name. For the
-// other kinds it is the name of the release.
-func (c *conversion) name() string {
-	if c.manifest.Kind == KindControlPlane {
-		return DeploymentName(c.source.Chart, c.source.Values)
-	}
-	return c.source.Release
 }
 
 // DeploymentName returns the name of the Deployment of a release.
@@ -224,12 +220,36 @@ func (c *conversion) always() {
 	case KindControlPlane:
 		set(spec, "initialAdmin.disabled", true)
 		c.setService()
-		c.requireDatabase()
+		variables, _ := get(spec, "extraEnv").([]any)
+		_, computed := lastOf(variables)["CODER_PG_CONNECTION_URL"]
+		if get(spec, "database") == nil && get(spec, "envFrom") == nil && !computed {
+			c.tell("coder.env", "spec.database", Manual, "CODER_PG_CONNECTION_URL is not in coder.env; set spec.database.secretRef to the Secret with the URL of the database")
+		}
 	case KindWorkspaceProxy:
 		c.setService()
-		c.completeProxy()
+		for _, needed := range []struct{ field, variable string }{
+			{"primaryAccessURL", "CODER_PRIMARY_ACCESS_URL"}, {"proxySessionTokenSecretRef", "CODER_PROXY_SESSION_TOKEN"},
+		} {
+			if get(spec, needed.field) == nil {
+				c.tell("coder.env", "spec."+needed.field, Manual,
+					needed.variable+" is not in coder.env, or its value is computed; set the field, or use spec.controlPlaneRef")
+			}
+		}
 	case KindProvisioner:
-		c.completeProvisioner()
+		// The defaults of the chart.
+		if get(spec, "url") == nil {
+			set(spec, "url", fmt.Sprintf("http://coder.%s.svc.cluster.local", c.source.Namespace))
+		}
+		c.report.Steps = append(c.report.Steps,
+			"If the Coder at `spec.url` is a CoderControlPlane of this namespace, set `spec.controlPlaneRef` instead: the operator then creates and rotates the key.")
+		name, key := c.text("provisionerDaemon.keySecretName"), c.text("provisionerDaemon.keySecretKey")
+		switch {
+		case get(spec, "key.secretRef") != nil || get(spec, "pskSecretRef") != nil:
+		case name != "" && key != "":
+			set(spec, "key.secretRef", map[string]any{"name": name, "key": key})
+		default:
+			set(spec, "pskSecretRef", map[string]any{"name": c.text("provisionerDaemon.pskSecretName"), "key": "psk"})
+		}
 	}
 }
 
@@ -263,4 +283,103 @@ func defaults(chart string) Values {
 		panic(fmt.Sprintf("bug: the defaults of the chart %s cannot be read: %v", chart, err))
 	}
 	return ValuesOf("defaults of the chart "+chart, content)
+}
+
+// credential is the converter for values that always reads together.
+func credential(c *conversion, path string, value any) error {
+	if _, isText := value.(string); !isText && value != nil {
+		return fmt.Errorf("is not text")
+	}
+	if empty(value) {
+		return c.unneeded(path, "is empty")
+	}
+	c.tell(path, c.table[path].Fields[0], Mapped, "")
+	return nil
+}
+
+// tags converts the values to strings, because the chart also accepts numbers and booleans.
+func tags(c *conversion, path string, value any) error {
+	given, ok := value.(map[string]any)
+	if !ok && value != nil {
+		return fmt.Errorf("is not a mapping")
+	}
+	texts := map[string]any{}
+	for key, entry := range given {
+		texts[key] = fmt.Sprint(entry)
+	}
+	return copied(c, path, texts)
+}
+
+// The headings of the tables.
+const (
+	parityControlPlane   = "The chart coder: CoderControlPlane"
+	parityWorkspaceProxy = "The chart coder with workspaceProxy: CoderWorkspaceProxy"
+	parityProvisioner    = "The chart provisioner: CoderProvisioner"
+)
+
+// parityRow is one value of a chart.
+type parityRow struct {
+	// Value is the path of the value, for example coder.image.tag.
+	Value string
+	// Fields are the fields that replace it. Empty means that there is another way, or that the
+	// value is not needed.
+	Fields []string
+	// Remark is a note about the mapping.
+	Remark string
+}
+
+// parityTable contains the rows of one chart by the paths of their values.
+type parityTable map[string]parityRow
+
+var (
+	cells = regexp.MustCompile("^\\| `([^`]+)` \\| (.*?) \\| ?(.*?) ?\\|$")
+	field = regexp.MustCompile("`(spec(?:\\.[A-Za-z]+(?:\\[\\])?)+)`")
+)
+
+// readParity returns the table under a heading. A row with the remark "As above." gets the remark of the
+// row before.
+func readParity(heading string) parityTable {
+	table := parityTable{}
+	_, text, _ := strings.Cut("\n"+docs.HelmParity, "\n## "+heading+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	last := ""
+	for line := range strings.SplitSeq(text, "\n") {
+		match := cells.FindStringSubmatch(line)
+		if match == nil {
+			continue
+		}
+		row := parityRow{Value: match[1], Remark: match[3]}
+		for _, found := range field.FindAllStringSubmatch(match[2], -1) {
+			row.Fields = append(row.Fields, found[1])
+		}
+		if row.Remark == "As above." {
+			row.Remark = last
+		}
+		last = row.Remark
+		table[row.Value] = row
+	}
+	return table
+}
+
+// whole reports whether a path is converted as a whole: it has a row, and no row is below it.
+func (t parityTable) whole(path string) bool {
+	if _, ok := t[path]; !ok {
+		return false
+	}
+	for value := range t {
+		if strings.HasPrefix(value, path+".") {
+			return false
+		}
+	}
+	return true
+}
+
+// covers reports whether a path is a value of the chart: it has a row, or it is below or above one.
+func (t parityTable) covers(path string) bool {
+	for value := range t {
+		if value == path || strings.HasPrefix(path, value+".") && t.whole(value) || strings.HasPrefix(value, path+".") {
+			return true
+		}
+	}
+	return false
 }

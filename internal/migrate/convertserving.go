@@ -13,9 +13,10 @@ const (
 	typeNodePort     = "NodePort"
 )
 
-// servingConverters returns the converters of the kinds that serve HTTP.
-func servingConverters() map[string]converter {
-	all := map[string]converter{
+// controlPlaneConverters returns the converters of the kinds that serve HTTP.
+func controlPlaneConverters() map[string]converter {
+	all := workloadConverters()
+	maps.Copy(all, map[string]converter{
 		"coder.service.externalTrafficPolicy": loadBalancerOnly,
 		"coder.service.loadBalancerIP":        loadBalancerOnly,
 		"coder.service.loadBalancerClass":     loadBalancerOnly,
@@ -25,7 +26,11 @@ func servingConverters() map[string]converter {
 		"coder.ingress.tls.enable":            whereEnabled("coder.ingress.enable", exposed),
 		"coder.httproute.enable":              exposed,
 		"coder.httproute.parentRefs":          whereEnabled("coder.httproute.enable", parentRefs),
-	}
+		"coder.workspaceProxy": func(c *conversion, path string, _ any) error {
+			c.tell(path, "", Mapped, "it selects the kind "+c.manifest.Kind)
+			return nil
+		},
+	})
 	for _, field := range []string{"className", "host", "wildcardHost", "annotations"} {
 		all["coder.ingress."+field] = whereEnabled("coder.ingress.enable", copied)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,10 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/csaupgrade"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -60,8 +65,14 @@ func (t *takeover) Plan(ctx context.Context) (*takeoverPlan, error) {
 	if err := t.Client.Get(ctx, key, live); err != nil {
 		return nil, fmt.Errorf("reading Deployment %q of the release: %w", t.Deployment, err)
 	}
-	if err := t.free(live); err != nil {
-		return nil, err
+	owner := metav1.GetControllerOf(live)
+	switch {
+	case owner != nil && !t.isOwn(owner):
+		return nil, fmt.Errorf("the Deployment %q belongs to %s %q and cannot be taken over", live.Name, owner.Kind, owner.Name)
+	case len(live.Spec.Selector.MatchLabels) == 0 || len(live.Spec.Selector.MatchExpressions) > 0:
+		return nil, fmt.Errorf("the selector of Deployment %q is not made of matchLabels alone, and Services cannot follow it, so it cannot be taken over", live.Name)
+	case owner == nil && live.Annotations[annotationRelease] != t.Release:
+		return nil, fmt.Errorf("the Deployment %q does not have the annotation %s=%s of the release, so it is not taken over", live.Name, annotationRelease, t.Release)
 	}
 	if t.Manifest.Kind != KindControlPlane {
 		t.Manifest.Annotations = map[string]string{coderv1alpha1.AnnotationWorkloadName: t.Deployment}
@@ -69,33 +80,21 @@ func (t *takeover) Plan(ctx context.Context) (*takeoverPlan, error) {
 	if err := keepForm(t.Manifest, live); err != nil {
 		return nil, err
 	}
-	accepted, err := t.accepted(ctx)
+	// The custom resource with all defaults.
+	accepted, err := t.apply(ctx, client.DryRunAll)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the API server does not take the %s that was made of the values; write it with \"migrate helm\" without --take-over, "+
+			"correct it, and see docs/how-to/migrate-from-helm.md: %w", t.Manifest.Kind, err)
 	}
 	w, err := t.workloadOf(accepted, live)
 	if err != nil {
 		return nil, fmt.Errorf("reading the %s: %w", t.Manifest.Kind, err)
 	}
-	plan := &takeoverPlan{Already: metav1.GetControllerOf(live) != nil}
+	plan := &takeoverPlan{Already: owner != nil}
 	if plan.Differences, err = t.rollout(ctx, w, live); err != nil {
 		return nil, err
 	}
 	return plan, t.objects(ctx, plan, w, live)
-}
-
-// free returns an error if the Deployment cannot be taken over.
-func (t *takeover) free(live *appsv1.Deployment) error {
-	owner := metav1.GetControllerOf(live)
-	switch {
-	case owner != nil && !t.isOwn(owner):
-		return fmt.Errorf("the Deployment %q belongs to %s %q and cannot be taken over", live.Name, owner.Kind, owner.Name)
-	case len(live.Spec.Selector.MatchLabels) == 0 || len(live.Spec.Selector.MatchExpressions) > 0:
-		return fmt.Errorf("the selector of Deployment %q is not made of matchLabels alone, and Services cannot follow it, so it cannot be taken over", live.Name)
-	case owner == nil && live.Annotations[annotationRelease] != t.Release:
-		return fmt.Errorf("the Deployment %q does not have the annotation %s=%s of the release, so it is not taken over", live.Name, annotationRelease, t.Release)
-	}
-	return nil
 }
 
 func (t *takeover) isOwn(owner *metav1.OwnerReference) bool {
@@ -158,7 +157,19 @@ func (t *takeover) Run(ctx context.Context, plan *takeoverPlan, timeout time.Dur
 	if err != nil {
 		return fmt.Errorf("applying %s %q: %w", t.Manifest.Kind, t.Manifest.Name, err)
 	}
-	return t.taken(ctx, made.GetUID(), timeout)
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+		d := &appsv1.Deployment{}
+		if err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Manifest.Namespace, Name: t.Deployment}, d); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		controller := metav1.GetControllerOf(d)
+		return controller != nil && controller.UID == made.GetUID(), nil
+	})
+	if err != nil {
+		return fmt.Errorf("the operator did not take Deployment %q over within %s: see \"kubectl -n %s describe %s %s\", and whether the operator runs: %w",
+			t.Deployment, timeout, t.Manifest.Namespace, strings.ToLower(t.Manifest.Kind), t.Manifest.Name, err)
+	}
+	return nil
 }
 
 // handOver annotates an object with its new owner and transfers Helm's fields to the operator, in
@@ -206,22 +217,6 @@ func operatorsFields(obj client.Object) ([]metav1.ManagedFieldsEntry, error) {
 	return copied.GetManagedFields(), nil
 }
 
-func (t *takeover) taken(ctx context.Context, owner types.UID, timeout time.Duration) error {
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
-		d := &appsv1.Deployment{}
-		if err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Manifest.Namespace, Name: t.Deployment}, d); err != nil {
-			return false, client.IgnoreNotFound(err)
-		}
-		controller := metav1.GetControllerOf(d)
-		return controller != nil && controller.UID == owner, nil
-	})
-	if err != nil {
-		return fmt.Errorf("the operator did not take Deployment %q over within %s: see \"kubectl -n %s describe %s %s\", and whether the operator runs: %w",
-			t.Deployment, timeout, t.Manifest.Namespace, strings.ToLower(t.Manifest.Kind), t.Manifest.Name, err)
-	}
-	return nil
-}
-
 // Pods returns the UIDs of the pods of the release.
 func (t *takeover) Pods(ctx context.Context) (sets.Set[types.UID], error) {
 	d := &appsv1.Deployment{}
@@ -239,4 +234,86 @@ func (t *takeover) Pods(ctx context.Context) (sets.Set[types.UID], error) {
 		}
 	}
 	return all, nil
+}
+
+func (t *takeover) apply(ctx context.Context, options ...client.ApplyOption) (*unstructured.Unstructured, error) {
+	// An unstructured object may contain only JSON types.
+	raw, err := json.Marshal(t.Manifest.Object())
+	if err != nil {
+		return nil, err
+	}
+	obj := &unstructured.Unstructured{}
+	if err := json.Unmarshal(raw, &obj.Object); err != nil {
+		return nil, err
+	}
+	err = t.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), append(options, client.FieldOwner(fieldOwner))...)
+	return obj, err
+}
+
+// workloadOf converts the custom resource as its controller does.
+func (t *takeover) workloadOf(obj *unstructured.Unstructured, live *appsv1.Deployment) (workload.Workload, error) {
+	var w workload.Workload
+	var err error
+	read := runtime.DefaultUnstructuredConverter.FromUnstructured
+	switch t.Manifest.Kind {
+	case KindProvisioner:
+		p := &coderv1alpha1.CoderProvisioner{}
+		err = read(obj.Object, p)
+		w = workload.Provisioner(p, workload.ProvisionerInputs{URL: p.Spec.URL})
+	case KindWorkspaceProxy:
+		p := &coderv1alpha1.CoderWorkspaceProxy{}
+		err = read(obj.Object, p)
+		in := workload.WorkspaceProxyInputs{PrimaryAccessURL: p.Spec.PrimaryAccessURL}
+		if ref := p.Spec.ProxySessionTokenSecretRef; ref != nil {
+			in.Token = *ref
+		}
+		// The port of the adopted Deployment is part of the environment.
+		in.Adopted = workload.AdoptedFrom(workload.WorkspaceProxy(p, in), live)
+		w = workload.WorkspaceProxy(p, in)
+	default:
+		cp := &coderv1alpha1.CoderControlPlane{}
+		err = read(obj.Object, cp)
+		w = workload.ControlPlane(cp, workload.Cluster{})
+	}
+	w.Adopted = workload.AdoptedFrom(w, live)
+	return w, err
+}
+
+// rollout returns the fields in which the new pods would differ from the running ones. The API
+// server completes the template that the operator would apply, in a dry run that creates a
+// Deployment.
+func (t *takeover) rollout(ctx context.Context, w workload.Workload, live *appsv1.Deployment) ([]string, error) {
+	// The operator does not override the variables that spec.envFrom sets. Only their names are read.
+	w.EnvFromNames = map[string]bool{}
+	for _, source := range w.Spec.EnvFrom {
+		var keys []string
+		var err error
+		switch {
+		case source.ConfigMapRef != nil:
+			obj := &corev1.ConfigMap{}
+			err = t.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: source.ConfigMapRef.Name}, obj)
+			keys = slices.Collect(maps.Keys(obj.Data))
+		case source.SecretRef != nil:
+			obj := &corev1.Secret{}
+			err = t.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: source.SecretRef.Name}, obj)
+			keys = slices.Collect(maps.Keys(obj.Data))
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading what spec.envFrom names: %w", err)
+		}
+		for _, key := range keys {
+			w.EnvFromNames[source.Prefix+key] = true
+		}
+	}
+	desired, err := workload.Deployment(w)
+	if err != nil {
+		return nil, err
+	}
+	trial := &appsv1.Deployment{Spec: *desired.Spec.DeepCopy()}
+	trial.GenerateName, trial.Namespace = live.Name+"-take-over-", live.Namespace
+	trial.Spec.Replicas = ptr.To[int32](0)
+	if err := t.Client.Create(ctx, trial, client.DryRunAll, client.FieldOwner(fieldOwner)); err != nil {
+		return nil, fmt.Errorf("asking the API server what the pods would be: %w", err)
+	}
+	return differences(&live.Spec.Template, &trial.Spec.Template)
 }

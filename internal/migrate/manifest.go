@@ -46,17 +46,6 @@ const (
 	KindWorkspaceProxy = "CoderWorkspaceProxy"
 )
 
-// specOf returns an empty spec of a kind, into which JSON can be decoded.
-func specOf(kind string) any {
-	switch kind {
-	case KindProvisioner:
-		return &coderv1alpha1.CoderProvisionerSpec{}
-	case KindWorkspaceProxy:
-		return &coderv1alpha1.CoderWorkspaceProxySpec{}
-	}
-	return &coderv1alpha1.CoderControlPlaneSpec{}
-}
-
 // fits returns an error if a field of the spec does not accept a value. The error does not contain
 // the value.
 func fits(kind, path string, value any) error {
@@ -66,21 +55,23 @@ func fits(kind, path string, value any) error {
 	if err != nil {
 		return fmt.Errorf("the value of %s is not JSON", path)
 	}
+	var into any = &coderv1alpha1.CoderControlPlaneSpec{}
+	switch kind {
+	case KindProvisioner:
+		into = &coderv1alpha1.CoderProvisionerSpec{}
+	case KindWorkspaceProxy:
+		into = &coderv1alpha1.CoderWorkspaceProxySpec{}
+	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(specOf(kind)); err != nil {
-		return fmt.Errorf("does not fit spec.%s: %s", path, withoutValue(err))
+	if err := decoder.Decode(into); err != nil {
+		message := strings.TrimPrefix(err.Error(), "json: ")
+		if found, _, ok := strings.Cut(message, " into Go "); ok {
+			message = strings.Replace(found, "cannot unmarshal", "it is a", 1)
+		}
+		return fmt.Errorf("does not fit spec.%s: %s", path, message)
 	}
 	return nil
-}
-
-// withoutValue returns the decoder's message without Go types.
-func withoutValue(err error) string {
-	message := strings.TrimPrefix(err.Error(), "json: ")
-	if found, _, ok := strings.Cut(message, " into Go "); ok {
-		return strings.Replace(found, "cannot unmarshal", "it is a", 1)
-	}
-	return message
 }
 
 // set writes a value to nested maps, by a path of keys.

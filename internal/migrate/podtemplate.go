@@ -61,8 +61,11 @@ func keepForm(manifest *Manifest, live *appsv1.Deployment) error {
 func keepVariables(manifest *Manifest, env []corev1.EnvVar) {
 	given, _ := manifest.Spec["extraEnv"].([]any)
 	for _, variable := range env {
-		if !slices.Contains(formVariables, variable.Name) || variable.ValueFrom != nil || names(given, variable.Name) ||
-			redaction.HoldsSecret(variable.Value) {
+		isGiven := slices.ContainsFunc(given, func(entry any) bool {
+			fields, ok := entry.(map[string]any)
+			return ok && fields["name"] == variable.Name
+		})
+		if isGiven || !slices.Contains(formVariables, variable.Name) || variable.ValueFrom != nil || redaction.HoldsSecret(variable.Value) {
 			continue
 		}
 		if variable.Name == "CODER_URL" {
@@ -74,13 +77,6 @@ func keepVariables(manifest *Manifest, env []corev1.EnvVar) {
 	if len(given) > 0 {
 		manifest.Spec["extraEnv"] = given
 	}
-}
-
-func names(variables []any, name string) bool {
-	return slices.ContainsFunc(variables, func(entry any) bool {
-		fields, ok := entry.(map[string]any)
-		return ok && fields["name"] == name
-	})
 }
 
 // keepMetadata keeps the labels and annotations of the pods, which Helm would no longer own. It
@@ -146,18 +142,16 @@ func differences(before, after *corev1.PodTemplateSpec) ([]string, error) {
 	maps.Copy(all, becomes)
 	var found []string
 	for _, path := range slices.Sorted(maps.Keys(all)) {
-		if was[path] != becomes[path] {
-			found = append(found, difference(path, was[path], becomes[path]))
+		before, after := was[path], becomes[path]
+		switch {
+		case before == after:
+		case before != "" && after != "" && (hidden(path, before) || hidden(path, after)):
+			found = append(found, path+": another value")
+		default:
+			found = append(found, fmt.Sprintf("%s: %s → %s", path, formatValue(path, before), formatValue(path, after)))
 		}
 	}
 	return found, nil
-}
-
-func difference(path, before, after string) string {
-	if before != "" && after != "" && (hidden(path, before) || hidden(path, after)) {
-		return path + ": another value"
-	}
-	return fmt.Sprintf("%s: %s → %s", path, formatValue(path, before), formatValue(path, after))
 }
 
 func formatValue(path, value string) string {

@@ -81,10 +81,23 @@ func (r *Report) Write(out io.Writer) error {
 		}
 		fmt.Fprintf(&text, "\n## %s\n\n", section.heading)
 		for _, entry := range entries {
-			text.WriteString(line(entry))
+			line := fmt.Sprintf("- %s: `%s`", entry.Where, entry.Value)
+			if entry.Field != "" {
+				line += fmt.Sprintf(" → `%s`", entry.Field)
+			}
+			if entry.Note != "" {
+				line += ": " + entry.Note
+			}
+			// Names in values may contain terminal control sequences.
+			text.WriteString(cli.Clean(line) + "\n")
 		}
 		if section.outcome == Secret {
-			text.WriteString(r.command())
+			// The Secret is created from files, so that no value is in the shell's history.
+			command := fmt.Sprintf("kubectl -n %s create secret generic %s", word(r.Namespace), word(r.Secret))
+			for _, key := range r.Keys {
+				command += " " + word("--from-file="+key)
+			}
+			text.WriteString("\nWrite each value, without a line break at its end, into a file of the name of its key. Then:\n\n```sh\n" + command + "\n```\n")
 		}
 	}
 	if len(r.Steps) > 0 {
@@ -97,19 +110,6 @@ func (r *Report) Write(out io.Writer) error {
 	return err
 }
 
-// line formats one entry. Names in values may contain terminal control sequences, which are
-// removed.
-func line(entry Entry) string {
-	text := fmt.Sprintf("- %s: `%s`", entry.Where, entry.Value)
-	if entry.Field != "" {
-		text += fmt.Sprintf(" → `%s`", entry.Field)
-	}
-	if entry.Note != "" {
-		text += ": " + entry.Note
-	}
-	return cli.Clean(text) + "\n"
-}
-
 // plainWord matches a word that a shell needs no quotes for.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./=-]+$`)
 
@@ -119,14 +119,4 @@ func word(text string) string {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}
-
-// command returns the command that creates the Secret from files, so that no value is in the shell's
-// history.
-func (r *Report) command() string {
-	command := fmt.Sprintf("kubectl -n %s create secret generic %s", word(r.Namespace), word(r.Secret))
-	for _, key := range r.Keys {
-		command += " " + word("--from-file="+key)
-	}
-	return "\nWrite each value, without a line break at its end, into a file of the name of its key. Then:\n\n```sh\n" + command + "\n```\n"
 }

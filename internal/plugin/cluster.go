@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,7 +50,21 @@ func (s *Session) Cluster() (*Cluster, error) {
 	if err := kinds.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: newMapper()})
+	mapper := meta.NewDefaultRESTMapper(nil)
+	namespaced := func(group schema.GroupVersion, kinds ...string) {
+		for _, kind := range kinds {
+			mapper.Add(group.WithKind(kind), meta.RESTScopeNamespace)
+		}
+	}
+	namespaced(coderv1alpha1.GroupVersion,
+		"CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy", "CoderBackup", "CoderBackupSchedule")
+	// CoderSelfReview can be created but not read.
+	namespaced(aggregationv1alpha1.GroupVersion, "CoderTemplate", "CoderTemplateVersion", "CoderWorkspace", "CoderSelfReview")
+	namespaced(corev1.SchemeGroupVersion, "Pod", "Service", "Secret", "PersistentVolumeClaim")
+	namespaced(appsv1.SchemeGroupVersion, "Deployment")
+	mapper.Add(upgrade.CloudNativePGBackup, meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
@@ -60,46 +73,6 @@ func (s *Session) Cluster() (*Cluster, error) {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	return &Cluster{Client: c, Kube: kube, Config: config, Namespace: namespace}, nil
-}
-
-// Kinds returns the kinds of which the plugin reads objects. All are namespaced.
-func Kinds() []schema.GroupVersionKind {
-	var all []schema.GroupVersionKind
-	add := func(version string, kinds ...string) {
-		for _, kind := range kinds {
-			all = append(all, schema.FromAPIVersionAndKind(version, kind))
-		}
-	}
-	add(coderv1alpha1.GroupVersion.String(), "CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy")
-	add(aggregationv1alpha1.GroupVersion.String(), "CoderTemplate", "CoderTemplateVersion", "CoderWorkspace")
-	add("v1", "Pod", "Service", "Secret")
-	add("apps/v1", "Deployment")
-	return all
-}
-
-func newMapper() meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range Kinds() {
-		mapper.Add(kind, meta.RESTScopeNamespace)
-	}
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), meta.RESTScopeNamespace)
-	mapper.Add(coderv1alpha1.GroupVersion.WithKind("CoderBackup"), meta.RESTScopeNamespace)
-	mapper.Add(coderv1alpha1.GroupVersion.WithKind("CoderBackupSchedule"), meta.RESTScopeNamespace)
-	mapper.Add(upgrade.CloudNativePGBackup, meta.RESTScopeNamespace)
-	// CoderSelfReview can be created but not read.
-	mapper.Add(aggregationv1alpha1.GroupVersion.WithKind("CoderSelfReview"), meta.RESTScopeNamespace)
-	return mapper
-}
-
-// Reach returns nil if kube-apiserver answers, even with an error status.
-func (c *Cluster) Reach(ctx context.Context) error {
-	err := c.Kube.CoreV1().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
-	var status apierrors.APIStatus
-	if err == nil || errors.As(err, &status) {
-		return nil
-	}
-	return fmt.Errorf("the cluster cannot be reached: %w", err)
 }
 
 // IsTemporary reports whether a failed request may succeed soon, for example because a replica of
@@ -146,12 +119,6 @@ func send(ctx context.Context, request *rest.Request, into any) error {
 // of objects do not identify the template of a workspace, because they are the first names.
 type templateKey struct{ namespace, controlPlane, organization, name string }
 
-// keyOf returns the key of a template.
-func keyOf(t *aggregationv1alpha1.CoderTemplate) templateKey {
-	return templateKey{t.Namespace, t.Labels[aggregationv1alpha1.LabelControlPlaneName], t.Status.OrganizationName, t.Status.TemplateName}
-}
-
-// templateOf returns the key of a workspace's template.
 func templateOf(ws *aggregationv1alpha1.CoderWorkspace) templateKey {
 	return templateKey{ws.Namespace, ws.Labels[aggregationv1alpha1.LabelControlPlaneName], ws.Status.OrganizationName, ws.Status.TemplateName}
 }
@@ -163,8 +130,9 @@ func (c *Cluster) templates(ctx context.Context, namespace string) (map[template
 		return nil, fmt.Errorf("reading the templates: %w", err)
 	}
 	all := map[templateKey]aggregationv1alpha1.CoderTemplate{}
-	for i := range list.Items {
-		all[keyOf(&list.Items[i])] = list.Items[i]
+	for _, t := range list.Items {
+		plane := t.Labels[aggregationv1alpha1.LabelControlPlaneName]
+		all[templateKey{t.Namespace, plane, t.Status.OrganizationName, t.Status.TemplateName}] = t
 	}
 	return all, nil
 }
@@ -202,19 +170,4 @@ func (c *Cluster) TemplateVersion(ctx context.Context, tmpl *aggregationv1alpha1
 	const most = 5
 	return "", fmt.Errorf("template %s has no version %q; the newest of its %d are %s; an older one needs its UUID",
 		tmpl.Name, nameOrID, len(seen), strings.Join(seen[:min(len(seen), most)], ", "))
-}
-
-// TemplateVersionNames returns the names of the newest versions of a template that are not archived.
-func (c *Cluster) TemplateVersionNames(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) []string {
-	versions, err := c.templateVersions(ctx, tmpl)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, v := range versions {
-		if !v.Status.Archived {
-			names = append(names, v.Status.VersionName)
-		}
-	}
-	return names
 }

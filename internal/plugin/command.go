@@ -3,11 +3,14 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/version"
@@ -43,13 +46,34 @@ func NewCommand(s *Session) *cobra.Command {
 		RunE:              helpOrUnknown(kubectlWords),
 	}
 	s.Kubeconfig.AddFlags(cmd.PersistentFlags())
-	s.CompleteFlags(cmd)
+	s.CompleteNamespaces(cmd, "namespace")
+	for flag, names := range map[string]func(clientcmdapi.Config) []string{
+		"context": func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Contexts)) },
+		"cluster": func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Clusters)) },
+		"user":    func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.AuthInfos)) },
+	} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			config, err := s.Kubeconfig.Loader().RawConfig()
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return offer(names(config), nil, begun)
+		})
+	}
 	cmd.AddCommand(newStatusCommand(s), newLogsCommand(s), newWhoamiCommand(s))
 	cmd.AddCommand(newWorkspaceCommands(s)...)
 	cmd.AddCommand(newExecCommand(s), newSSHCommand(s), newConfigSSHCommand(s),
 		newCopyCommand(s), newPortForwardCommand(s))
 	cmd.AddCommand(newOpenCommand(s), newLoginCommand(s), newTemplateCommand(s), newTokenCommand(s), newUpgradeCommand(s))
-	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s), newOptionsCommand(s))
+	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s), &cobra.Command{
+		Use: "options", Short: "List the flags that all commands have",
+		Long: "Lists the flags that all commands have, which select the cluster and the user as the flags of kubectl do.",
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(s.Out, cmd.Root().PersistentFlags().FlagUsages())
+			return err
+		},
+	})
 	explainUnavailable(s, cmd)
 	cmd.SetUsageFunc(printUsage)
 	return cmd
@@ -66,10 +90,18 @@ var kubectlWords = map[string]string{
 // programs for words that users try.
 func helpOrUnknown(instead map[string]string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return cli.UnknownCommand(cmd, args[0], instead)
+		if len(args) == 0 {
+			return cmd.Help()
 		}
-		return cmd.Help()
+		text := fmt.Sprintf("%q is not a command of %s", args[0], cmd.CommandPath())
+		if other := instead[args[0]]; other != "" {
+			return cli.Usage("%s; %s does that", text, other)
+		}
+		cmd.SuggestionsMinimumDistance = 2
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			text += "; did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return cli.Usage("%s", text)
 	}
 }
 
@@ -117,18 +149,6 @@ func printUsage(cmd *cobra.Command) error {
 	}
 	_, err := fmt.Fprint(cmd.OutOrStdout(), text.String())
 	return err
-}
-
-func newOptionsCommand(s *Session) *cobra.Command {
-	return &cobra.Command{
-		Use: "options", Short: "List the flags that all commands have",
-		Long: "Lists the flags that all commands have, which select the cluster and the user as the flags of kubectl do.",
-		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(s.Out, cmd.Root().PersistentFlags().FlagUsages())
-			return err
-		},
-	}
 }
 
 // kubectlScript is the program that kubectl runs to complete the arguments of a plugin

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -81,15 +79,13 @@ func offer(all, args []string, begun string) ([]string, cobra.ShellCompDirective
 
 // CompleteFlag completes a flag of a command with the results of find. args are the arguments of
 // the command.
-func (s *Session) CompleteFlag(cmd *cobra.Command, flag string, find func(ctx context.Context, c *Cluster, args []string) []string) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, s.complete(func(ctx context.Context, c *Cluster, args []string, _ string) []string {
-		return find(ctx, c, args)
-	}))
+func (s *Session) CompleteFlag(cmd *cobra.Command, flag string, find func(ctx context.Context, c *Cluster, args []string, begun string) []string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, s.complete(find))
 }
 
 // CompleteWorkspaceFields completes a flag with values of the workspaces in the namespace.
 func (s *Session) CompleteWorkspaceFields(cmd *cobra.Command, flag string, values func(*aggregationv1alpha1.CoderWorkspace) []string) {
-	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, _ []string) []string {
+	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, _ []string, _ string) []string {
 		var list aggregationv1alpha1.CoderWorkspaceList
 		if c.List(ctx, &list, client.InNamespace(c.Namespace)) != nil {
 			return nil
@@ -106,7 +102,7 @@ func (s *Session) CompleteWorkspaceFields(cmd *cobra.Command, flag string, value
 // CompleteFlagOf completes a flag with the results of find for the object in the first argument of
 // the command, which has one of these kinds.
 func (s *Session) CompleteFlagOf(cmd *cobra.Command, flag string, find func(context.Context, *Cluster, Target) []string, kinds ...string) {
-	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, args []string) []string {
+	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, args []string, _ string) []string {
 		if len(args) == 0 {
 			return nil
 		}
@@ -135,8 +131,8 @@ func (s *Session) CompleteAgents(
 	}, "CoderWorkspace")
 }
 
-// CompleteVersions completes --version with the newest versions of the template in the first
-// argument, which has one of these kinds.
+// CompleteVersions completes --version with the versions of the template in the first argument, which
+// has one of these kinds. The newest are first, and archived ones are left out.
 func (s *Session) CompleteVersions(cmd *cobra.Command, kinds ...string) {
 	s.CompleteFlagOf(cmd, "version", func(ctx context.Context, c *Cluster, target Target) []string {
 		if target.Kind != "CoderTemplate" {
@@ -146,13 +142,23 @@ func (s *Session) CompleteVersions(cmd *cobra.Command, kinds ...string) {
 		if err != nil {
 			return nil
 		}
-		return c.TemplateVersionNames(ctx, tmpl)
+		versions, err := c.templateVersions(ctx, tmpl)
+		if err != nil {
+			return nil
+		}
+		var names []string
+		for _, v := range versions {
+			if !v.Status.Archived {
+				names = append(names, v.Status.VersionName)
+			}
+		}
+		return names
 	}, kinds...)
 }
 
 // CompleteNamespaces completes a flag with the namespaces of the cluster.
 func (s *Session) CompleteNamespaces(cmd *cobra.Command, flag string) {
-	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, _ []string) []string { return c.names(ctx, "Namespace") })
+	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, _ []string, _ string) []string { return c.names(ctx, "Namespace") })
 }
 
 // names returns the names of all objects of a kind, in the namespace if the kind is namespaced.
@@ -171,22 +177,4 @@ func (c *Cluster) names(ctx context.Context, kind string) []string {
 		all = append(all, list.Items[i].Name)
 	}
 	return all
-}
-
-// CompleteFlags completes the values of the flags that select the cluster and the user.
-func (s *Session) CompleteFlags(cmd *cobra.Command) {
-	s.CompleteNamespaces(cmd, "namespace")
-	for flag, names := range map[string]func(clientcmdapi.Config) []string{
-		"context": func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Contexts)) },
-		"cluster": func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Clusters)) },
-		"user":    func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.AuthInfos)) },
-	} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			config, err := s.Kubeconfig.Loader().RawConfig()
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return offer(names(config), nil, begun)
-		})
-	}
 }

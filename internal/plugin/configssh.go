@@ -139,7 +139,13 @@ func (c *sshConfiguration) command(flags *pflag.FlagSet) (string, error) {
 		return "", cli.Usage("give the kubeconfig with --kubeconfig: programs that are started from the desktop do not have the variable KUBECONFIG")
 	} else if list != "" {
 		// A program that is started from the desktop does not have the environment of this shell.
-		words = append([]string{"env", "KUBECONFIG=" + absolute(list)}, words...)
+		files := filepath.SplitList(list)
+		for i, file := range files {
+			if path, err := filepath.Abs(file); err == nil {
+				files[i] = path
+			}
+		}
+		words = append([]string{"env", "KUBECONFIG=" + strings.Join(files, string(filepath.ListSeparator))}, words...)
 	}
 	if context := cmp.Or(c.Kubeconfig.Flags.CurrentContext, config.CurrentContext); context != "" {
 		words = append(words, "--context", context)
@@ -164,27 +170,15 @@ func programPath() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if linked, err := exec.LookPath("kubectl-coder"); err == nil && sameFile(linked, program) {
-		return filepath.Abs(linked)
-	}
-	return program, nil
-}
-
-// sameFile follows symbolic links. It returns false if one of the files cannot be read.
-func sameFile(a, b string) bool {
-	of, _ := os.Stat(a)
-	with, _ := os.Stat(b)
-	return os.SameFile(of, with)
-}
-
-func absolute(list string) string {
-	files := filepath.SplitList(list)
-	for i, file := range files {
-		if path, err := filepath.Abs(file); err == nil {
-			files[i] = path
+	if linked, err := exec.LookPath("kubectl-coder"); err == nil {
+		// Stat follows symbolic links. A file that cannot be read is the same as no other.
+		inPath, _ := os.Stat(linked)
+		running, _ := os.Stat(program)
+		if os.SameFile(inPath, running) {
+			return filepath.Abs(linked)
 		}
 	}
-	return strings.Join(files, string(filepath.ListSeparator))
+	return program, nil
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=,@+-]+$`)

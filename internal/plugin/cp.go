@@ -1,19 +1,24 @@
 package plugin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 )
 
 // place is a file or directory in a workspace or on this machine.
@@ -39,27 +44,22 @@ func newCopyCommand(s *Session) *cobra.Command {
 			"the first 20 are named.",
 		Example: "  kubectl coder cp ./src dev:\n  kubectl coder cp dev:project/report.pdf .\n  kubectl coder cp -c gpu dev:/var/log/train ./logs\n" +
 			"  kubectl coder cp coder.ada.dev@main:~/.bashrc bashrc",
-		Args:              arguments(2, 2, "give a source and a destination, one of them as WORKSPACE:PATH"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.copy(cmd.Context(), args[0], args[1]) },
-		ValidArgsFunction: completePlaces(s),
+		Args: arguments(2, 2, "give a source and a destination, one of them as WORKSPACE:PATH"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.copy(cmd.Context(), args[0], args[1]) },
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			// The shell completes files.
+			if len(args) > 1 || strings.ContainsAny(begun, ":/") {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			offered, _ := s.CompleteNames("CoderWorkspace")(cmd, nil, begun)
+			for i := range offered {
+				offered[i] += ":"
+			}
+			return offered, cobra.ShellCompDirectiveNoSpace
+		},
 	}
 	a.addFlags(cmd, "c", "the agent whose files to copy")
 	return cmd
-}
-
-// completePlaces completes workspaces. The shell completes files.
-func completePlaces(s *Session) cobra.CompletionFunc {
-	names := s.CompleteNames("CoderWorkspace")
-	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 1 || strings.ContainsAny(begun, ":/") {
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-		offered, _ := names(cmd, nil, begun)
-		for i := range offered {
-			offered[i] += ":"
-		}
-		return offered, cobra.ShellCompDirectiveNoSpace
-	}
 }
 
 // parsePlace parses [WORKSPACE[@AGENT]:]PATH. A text with a slash before the colon, or with a
@@ -139,21 +139,6 @@ if [ -d "$p" ]; then cd "$p" && exec tar -cf - .
 elif [ -e "$p" ]; then cd "${p%/*}/" && exec tar -chf - "./${p##*/}"
 else echo "$p: no such file or directory" >&2; exit 1; fi`
 
-func (u *transfer) upload(ctx context.Context, source string, to place) (err error) {
-	if u.files, u.bytes, err = measureFiles(source); err != nil {
-		return cli.Usage("%v", err)
-	}
-	kind := "file"
-	if isDirectory(source) {
-		kind = "directory"
-	}
-	name, err := nameOf(source)
-	if err != nil {
-		return err
-	}
-	return u.send(ctx, to, source, uploadScript, "sh", to.path, kind, name)
-}
-
 // isDirectory follows symbolic links.
 func isDirectory(name string) bool {
 	info, err := os.Stat(name)
@@ -170,6 +155,85 @@ func nameOf(source string) (string, error) {
 	return filepath.Base(absolute), err
 }
 
+const (
+	// maxComplaints limits how much of the workspace's standard error is kept, in bytes.
+	maxComplaints = 8 << 10
+	// progressInterval is the minimum interval between two progress updates.
+	progressInterval = 100 * time.Millisecond
+	mebibyte         = 1 << 20
+)
+
+// transfer is one copy.
+type transfer struct {
+	*agentCommand
+	report *copyReport
+	// complaints is the standard error of the workspace.
+	complaints limited
+	// files and bytes are the total number and size of the files and links, or 0 if unknown.
+	files int
+	bytes int64
+
+	ws       *aggregationv1alpha1.CoderWorkspace
+	progress *cli.Progress
+	began    time.Time
+	shown    time.Time
+}
+
+// begin reads the workspace and starts the progress display.
+func (u *transfer) begin(ctx context.Context, name string) (*Cluster, error) {
+	cluster, ws, err := u.find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	u.ws, u.began, u.progress = ws, u.Now(), u.Progress()
+	u.report.Progress = u.show
+	return cluster, nil
+}
+
+func (u *transfer) inside(ctx context.Context, c *Cluster, stdin io.Reader, stdout io.Writer, script ...string) error {
+	return execIn(ctx, c, u.ws, map[string]string{"agent": u.agent}, remoteexec.Command{
+		Args: append([]string{"sh", "-c"}, script...), Stdin: stdin, Stdout: stdout, Stderr: &u.complaints,
+	})
+}
+
+var errEnded = errors.New("the command in the workspace has ended")
+
+// upload packs source, and unpacks it in the workspace.
+func (u *transfer) upload(ctx context.Context, source string, to place) (err error) {
+	if u.files, u.bytes, err = measureFiles(source); err != nil {
+		return cli.Usage("%v", err)
+	}
+	kind := "file"
+	if isDirectory(source) {
+		kind = "directory"
+	}
+	name, err := nameOf(source)
+	if err != nil {
+		return err
+	}
+	cluster, err := u.begin(ctx, to.workspace)
+	if err != nil {
+		return err
+	}
+	reader, writer := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		err := packFiles(writer, source, u.report)
+		_ = writer.CloseWithError(err)
+		packed <- err
+	}()
+	err = u.inside(ctx, cluster, reader, io.Discard, uploadScript, "sh", to.path, kind, name)
+	// The command may have ended before it read everything.
+	_ = reader.CloseWithError(errEnded)
+	packErr := <-packed
+	u.progress.End()
+	if errors.Is(packErr, errEnded) {
+		packErr = nil
+	}
+	return u.outcome(packErr, err)
+}
+
+// download unpacks what the workspace packs.
 func (u *transfer) download(ctx context.Context, from place, destination string) error {
 	directory, name := filepath.Split(filepath.Clean(destination))
 	if isDirectory(destination) {
@@ -184,9 +248,128 @@ func (u *transfer) download(ctx context.Context, from place, destination string)
 	if _, err := os.Stat(directory); err != nil {
 		return cli.Usage("%v", err)
 	}
-	err := u.receive(ctx, from, directory, name, downloadScript, "sh", from.path)
-	if errors.Is(err, errEmptyArchive) {
+	cluster, err := u.begin(ctx, from.workspace)
+	if err != nil {
+		return err
+	}
+	reader, writer := io.Pipe()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	unpacked := make(chan error, 1)
+	go func() {
+		err := unpackFiles(reader, directory, name, u.report)
+		if err == nil {
+			// Read the data after the end of the archive.
+			_, err = io.Copy(io.Discard, reader)
+		}
+		_ = reader.CloseWithError(err)
+		if err != nil {
+			cancel()
+		}
+		unpacked <- err
+	}()
+	err = u.inside(ctx, cluster, nil, writer, downloadScript, "sh", from.path)
+	var exit *cli.ExitError
+	if errors.As(err, &exit) {
+		_ = writer.Close()
+	} else {
+		_ = writer.CloseWithError(err)
+	}
+	unpackErr := <-unpacked
+	u.progress.End()
+	if exit != nil && unpackErr == nil {
+		// tar reports files that it cannot read, and packs the others.
+		return u.partial(u.report.Left(), fmt.Errorf("in the workspace: %s", u.complaints.text(exit)))
+	}
+	if err = u.outcome(unpackErr, err); errors.Is(err, errEmptyArchive) {
 		return fmt.Errorf("nothing was copied from workspace %s", u.ws.Name)
 	}
 	return err
+}
+
+// outcome returns the error of a copy. mine is the error of this machine, theirs the one of the
+// workspace.
+func (u *transfer) outcome(mine, theirs error) error {
+	var exit *cli.ExitError
+	if errors.As(theirs, &exit) {
+		theirs = fmt.Errorf("in workspace %s: %s", u.ws.Name, u.complaints.text(exit))
+		if errors.Is(mine, errEmptyArchive) {
+			return theirs
+		}
+	}
+	if mine == nil && theirs == nil {
+		if left := u.report.Left(); left != nil {
+			return u.partial(left)
+		}
+		if u.Live {
+			fmt.Fprintln(u.ErrOut, u.copied())
+		}
+		return nil
+	}
+	switch {
+	case mine == nil:
+		mine = theirs
+	case theirs != nil && !errors.Is(mine, theirs) && !errors.Is(theirs, mine) && !errors.Is(theirs, context.Canceled):
+		mine = errors.Join(mine, theirs)
+	}
+	text := u.copied()
+	if u.files > 0 {
+		text = fmt.Sprintf("%s of %s sent", amount(u.report.Files, u.report.Bytes), amount(u.files, u.bytes))
+	}
+	if u.report.Current != "" {
+		text += fmt.Sprintf("; %q was being copied, and what comes after it is missing", u.report.Current)
+	}
+	return errors.Join(fmt.Errorf("the copy is not complete: %w", mine), errors.New(text), u.report.Left())
+}
+
+// partial returns the error of a copy that left entries out. It ends with what was copied.
+func (u *transfer) partial(left ...error) error {
+	return &cli.ExitError{Code: cli.ExitPartial, Err: errors.Join(append(left, errors.New(u.copied()))...)}
+}
+
+func (u *transfer) copied() string { return amount(u.report.Files, u.report.Bytes) + " copied" }
+
+// amount describes a number of files and their size, for example 2 files (1.5 MiB).
+func amount(files int, bytes int64) string {
+	noun := "files"
+	if files == 1 {
+		noun = "file"
+	}
+	size := fmt.Sprintf("%.1f MiB", float64(bytes)/mebibyte)
+	if bytes < mebibyte {
+		size = fmt.Sprintf("%.1f KiB", float64(bytes)/1024)
+	}
+	return fmt.Sprintf("%d %s (%s)", files, noun, size)
+}
+
+func (u *transfer) show() {
+	now := u.Now()
+	if now.Sub(u.shown) < progressInterval {
+		return
+	}
+	u.shown = now
+	text := fmt.Sprintf("%.1f MiB", float64(u.report.Bytes)/mebibyte)
+	if u.bytes > 0 {
+		text += fmt.Sprintf(" of %.1f MiB", float64(u.bytes)/mebibyte)
+	}
+	if passed := now.Sub(u.began).Seconds(); passed > 0 {
+		text += fmt.Sprintf(", %.1f MiB/s", float64(u.report.Bytes)/mebibyte/passed)
+	}
+	u.progress.Line(text + "  " + u.report.Current)
+}
+
+// limited keeps the first maxComplaints bytes of the written data.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	_, _ = l.Buffer.Write(p[:min(maxComplaints-l.Len(), len(p))])
+	return len(p), nil
+}
+
+// text returns the written data, or the command's exit code if there is none.
+func (l *limited) text(exit *cli.ExitError) string {
+	if text := strings.TrimSpace(l.String()); text != "" {
+		return text
+	}
+	return fmt.Sprintf("the command exited with code %d", exit.Code)
 }

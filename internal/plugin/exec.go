@@ -101,8 +101,9 @@ func (e *execution) run(ctx context.Context, name string, args []string) error {
 	if err != nil {
 		return err
 	}
+	parameters := map[string]string{"agent": e.agent}
 	if e.stdio {
-		parameters := map[string]string{"agent": e.agent, "ssh": "true"}
+		parameters["ssh"] = "true"
 		return execIn(ctx, cluster, ws, parameters, remoteexec.Command{Stdin: e.In, Stdout: e.Out})
 	}
 	command := remoteexec.Command{Args: args, Stdout: e.Out, Stderr: e.ErrOut}
@@ -111,7 +112,6 @@ func (e *execution) run(ctx context.Context, name string, args []string) error {
 	}
 	// As in kubectl exec, piped input is not treated as typed.
 	command.TTY = e.tty && cli.IsTerminal(command.Stdin)
-	parameters := map[string]string{"agent": e.agent}
 	if e.shell {
 		parameters["shell"] = "true"
 	}

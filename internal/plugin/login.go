@@ -60,34 +60,18 @@ func (l *loginRun) do(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	found, err := initialAdmin(ctx, cluster, cp)
-	if err != nil {
-		return err
-	}
-	if l.show {
-		return l.print(ctx, cluster, cp, found)
-	}
-	password := "The password is on the clipboard."
-	if err := l.Copy(ctx, found.Password); err != nil {
-		password = fmt.Sprintf("The password could not be copied: %v. This prints it:\n  kubectl coder login -n %s %s --show-password", err, cp.Namespace, cp.Name)
-	}
-	fmt.Fprintf(l.ErrOut, "Log in as %s. %s\n", cli.Clean(found.Email), cli.Visible(password))
-	return l.enter(ctx, cluster, cp, "/login")
-}
-
-func initialAdmin(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) (adminAccount, error) {
 	if cp.Spec.InitialAdmin.Disabled {
-		return adminAccount{}, fmt.Errorf("control plane %s/%s has no initial admin: spec.initialAdmin.disabled is true", cp.Namespace, cp.Name)
+		return fmt.Errorf("control plane %s/%s has no initial admin: spec.initialAdmin.disabled is true", cp.Namespace, cp.Name)
 	}
 	name := coderv1alpha1.InitialAdminSecretName(cp.Name)
 	secret := &corev1.Secret{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: name}, secret)
+	err = cluster.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
-		return adminAccount{}, fmt.Errorf("there is no Secret %s/%s: it was deleted after the first login, Coder had users before the operator was installed, "+
+		return fmt.Errorf("there is no Secret %s/%s: it was deleted after the first login, Coder had users before the operator was installed, "+
 			"or Coder is not ready yet (kubectl coder status -n %s)", cp.Namespace, name, cp.Namespace)
 	}
 	if err != nil {
-		return adminAccount{}, fmt.Errorf("reading the account of the initial admin: %w", err)
+		return fmt.Errorf("reading the account of the initial admin: %w", err)
 	}
 	found := adminAccount{
 		ControlPlane: cp.Namespace + "/" + cp.Name, URL: cmp.Or(cp.Status.AccessURL, cp.Status.URL),
@@ -95,24 +79,28 @@ func initialAdmin(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderContro
 		Password: string(secret.Data[coderv1alpha1.SecretKeyPassword]),
 	}
 	if found.Email == "" || found.Password == "" {
-		return adminAccount{}, fmt.Errorf("the Secret %s/%s lacks the key email or password", cp.Namespace, name)
+		return fmt.Errorf("the Secret %s/%s lacks the key email or password", cp.Namespace, name)
 	}
-	return found, nil
-}
-
-func (l *loginRun) print(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane, a adminAccount) error {
-	if l.format.Structured() {
-		return l.format.Write(l.Out, a)
+	if l.show && l.format.Structured() {
+		return l.format.Write(l.Out, found)
 	}
-	where, address := "URL", publicURL(ctx, c, cp)
-	if address == "" {
-		// The other addresses are only reachable inside the cluster.
-		where, address = "Open with", fmt.Sprintf("kubectl coder open -n %s controlplane/%s", cp.Namespace, cp.Name)
+	if l.show {
+		where, address := "URL", publicURL(ctx, cluster, cp)
+		if address == "" {
+			// The other addresses are only reachable inside the cluster.
+			where, address = "Open with", fmt.Sprintf("kubectl coder open -n %s controlplane/%s", cp.Namespace, cp.Name)
+		}
+		table := &cli.Table{}
+		for _, row := range [][2]string{{where, address}, {"Username", found.Username}, {"Email", found.Email}, {"Password", found.Password}} {
+			table.Add(cli.Text(row[0]).In(cli.Faint), cli.Text(row[1]))
+		}
+		table.Write(l.Out, l.Paint)
+		return nil
 	}
-	table := &cli.Table{}
-	for _, row := range [][2]string{{where, address}, {"Username", a.Username}, {"Email", a.Email}, {"Password", a.Password}} {
-		table.Add(cli.Text(row[0]).In(cli.Faint), cli.Text(row[1]))
+	password := "The password is on the clipboard."
+	if err := l.Copy(ctx, found.Password); err != nil {
+		password = fmt.Sprintf("The password could not be copied: %v. This prints it:\n  kubectl coder login -n %s %s --show-password", err, cp.Namespace, cp.Name)
 	}
-	table.Write(l.Out, l.Paint)
-	return nil
+	fmt.Fprintf(l.ErrOut, "Log in as %s. %s\n", cli.Clean(found.Email), cli.Visible(password))
+	return l.enter(ctx, cluster, cp, "/login")
 }

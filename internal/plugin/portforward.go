@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -39,39 +38,45 @@ func newPortForwardCommand(s *Session) *cobra.Command {
 			"It needs the verbs get and create of coderworkspaces/portforward, which ClusterRole coder-k8s-workspace-access has.",
 		Example: "  kubectl coder port-forward dev 8080\n  kubectl coder port-forward coder.ada.dev 8888:80 :5432\n" +
 			"  kubectl coder port-forward dev --address localhost,192.168.1.2 8080",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return cli.Usage("give the name of one workspace, and at least one port")
-			}
-			if err := checkAddresses(p.addresses); err != nil {
+		Args:              p.arguments,
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			cluster, ws, err := p.find(ctx, args[0])
+			if err != nil {
 				return err
 			}
-			return checkPorts(args[1:])
+			to := cluster.subresource(http.MethodPost, ws, "portforward", map[string]string{"agent": p.agent}).URL()
+			err = remoteexec.Forward(ctx, cluster.Config, to, p.addresses, args[1:], p.Out, p.ErrOut)
+			// An interruption is the normal end of the command.
+			if err != nil && ctx.Err() == nil {
+				if errors.Is(err, portforward.ErrLostConnectionToPod) {
+					return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: run this command again", ws.Name)
+				}
+				return fmt.Errorf("workspace %s: %w", ws.Name, err)
+			}
+			return nil
 		},
-		RunE:              func(cmd *cobra.Command, args []string) error { return p.forward(cmd.Context(), args[0], args[1:]) },
-		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 	}
 	p.addFlags(cmd, "", "the agent to whose ports to forward")
 	cmd.Flags().StringSliceVar(&p.addresses, "address", []string{"localhost"}, "the local addresses to listen on: IP addresses, or localhost")
 	return cmd
 }
 
-// checkAddresses refuses addresses on which client-go does not listen.
-func checkAddresses(addresses []string) error {
-	for _, address := range addresses {
+// arguments refuses addresses on which client-go does not listen, and ports that are not PORT, LOCAL:PORT or :PORT.
+func (p *portForward) arguments(_ *cobra.Command, args []string) error {
+	if len(args) < 2 {
+		return cli.Usage("give the name of one workspace, and at least one port")
+	}
+	for _, address := range p.addresses {
 		if address != "localhost" && net.ParseIP(address) == nil {
 			return cli.Usage("--address is %q, and must be an IP address or localhost", address)
 		}
 	}
-	if len(addresses) == 0 {
+	if len(p.addresses) == 0 {
 		return cli.Usage("--address is empty, and must be an IP address or localhost")
 	}
-	return nil
-}
-
-// checkPorts refuses arguments that are not PORT, LOCAL:PORT or :PORT.
-func checkPorts(ports []string) error {
-	for _, text := range ports {
+	for _, text := range args[1:] {
 		local, remote, found := strings.Cut(text, ":")
 		if !found {
 			remote = local
@@ -84,23 +89,6 @@ func checkPorts(ports []string) error {
 		if port <= 8 || port == 22 {
 			return cli.Usage("%q: ports 1 to 8 and 22 belong to the agent itself, which runs commands there: use kubectl coder ssh or config-ssh", text)
 		}
-	}
-	return nil
-}
-
-func (p *portForward) forward(ctx context.Context, name string, ports []string) error {
-	cluster, ws, err := p.find(ctx, name)
-	if err != nil {
-		return err
-	}
-	to := cluster.subresource(http.MethodPost, ws, "portforward", map[string]string{"agent": p.agent}).URL()
-	err = remoteexec.Forward(ctx, cluster.Config, to, p.addresses, ports, p.Out, p.ErrOut)
-	// An interruption is the normal end of the command.
-	if err != nil && ctx.Err() == nil {
-		if errors.Is(err, portforward.ErrLostConnectionToPod) {
-			return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: run this command again", ws.Name)
-		}
-		return fmt.Errorf("workspace %s: %w", ws.Name, err)
 	}
 	return nil
 }

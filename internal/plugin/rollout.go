@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,29 +27,6 @@ type rollout struct {
 	failures    int
 	onlyStopped bool
 	idle        time.Duration
-}
-
-func (o *rollout) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.unavailable, "max-unavailable", "",
-		"update at most this number or percentage of the chosen workspaces at the same time, as 5 or 10%, and wait for them; if not given, all at once")
-	flags.IntVar(&o.failures, "max-failures", 1, "with --max-unavailable: start no more updates after this number of failures")
-	flags.BoolVar(&o.onlyStopped, "only-stopped", false, "only workspaces that are stopped")
-	flags.DurationVar(&o.idle, "idle", 0, "only workspaces that are stopped, or that nobody has used for this time; at least 5m")
-}
-
-func (o *rollout) validate() error {
-	switch {
-	case o.onlyStopped && o.idle != 0:
-		return cli.Usage("give --only-stopped or --idle, not both")
-	case o.idle != 0 && o.idle < leastIdle:
-		return cli.Usage("--idle %s: give at least %s, because Coder reports the use of a workspace late", o.idle, leastIdle)
-	case o.failures < 1:
-		return cli.Usage("--max-failures %d: give 1 or more", o.failures)
-	case o.unavailable == "":
-		return nil
-	}
-	_, err := o.most(1)
-	return err
 }
 
 // most returns the maximum number of workspaces, of all that were chosen, that are updated at the same time.
@@ -87,9 +63,21 @@ func (o *rollout) inUse(ws *aggregationv1alpha1.CoderWorkspace, now time.Time) s
 
 // skip removes the workspaces that are not to be updated now, and names them.
 func (r *workspaceRun) skip(ctx context.Context, c *Cluster, found []aggregationv1alpha1.CoderWorkspace) ([]aggregationv1alpha1.CoderWorkspace, error) {
-	testers, err := r.testers(ctx, c)
-	if err != nil {
-		return nil, err
+	// The owners of the workspaces of CoderTemplateTests, by their control planes.
+	testers := map[client.ObjectKey]string{}
+	if len(r.selection.names) == 0 {
+		var list coderv1alpha1.CoderControlPlaneList
+		err := c.List(ctx, &list, client.InNamespace(r.selection.namespace(c)))
+		if apierrors.IsForbidden(err) {
+			fmt.Fprintln(r.ErrOut, "the workspaces of tests are not left out, because you may not list control planes")
+		} else if err != nil {
+			return nil, fmt.Errorf("listing the control planes, to leave out the workspaces of tests: %w", err)
+		}
+		for i := range list.Items {
+			if tests := list.Items[i].Spec.TemplateTests; tests != nil {
+				testers[client.ObjectKeyFromObject(&list.Items[i])] = tests.OwnerUsername
+			}
+		}
 	}
 	return slices.DeleteFunc(found, func(ws aggregationv1alpha1.CoderWorkspace) bool {
 		why := r.rollout.inUse(&ws, r.Now())
@@ -102,29 +90,6 @@ func (r *workspaceRun) skip(ctx context.Context, c *Cluster, found []aggregation
 		}
 		return why != ""
 	}), nil
-}
-
-// testers returns the owners of the workspaces of CoderTemplateTests, by their control planes. It returns none if the workspaces are
-// named, or if the user may not list control planes.
-func (r *workspaceRun) testers(ctx context.Context, c *Cluster) (map[client.ObjectKey]string, error) {
-	if len(r.selection.names) > 0 {
-		return nil, nil
-	}
-	var list coderv1alpha1.CoderControlPlaneList
-	if err := c.List(ctx, &list, client.InNamespace(r.selection.namespace(c))); err != nil {
-		if apierrors.IsForbidden(err) {
-			fmt.Fprintln(r.ErrOut, "the workspaces of tests are not left out, because you may not list control planes")
-			return nil, nil
-		}
-		return nil, fmt.Errorf("listing the control planes, to leave out the workspaces of tests: %w", err)
-	}
-	testers := map[client.ObjectKey]string{}
-	for i := range list.Items {
-		if tests := list.Items[i].Spec.TemplateTests; tests != nil {
-			testers[client.ObjectKeyFromObject(&list.Items[i])] = tests.OwnerUsername
-		}
-	}
-	return testers, nil
 }
 
 func (r *workspaceRun) skipped(ws *aggregationv1alpha1.CoderWorkspace, why string) {

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,11 +55,19 @@ type Session struct {
 // NewSession returns the session of the process.
 func NewSession(streams genericiooptions.IOStreams) *Session {
 	s := &Session{
-		IOStreams: streams, Kubeconfig: cli.NewKubeconfig(), Now: time.Now, Wait: wait,
-		Paint:       cli.Colours(streams.Out, os.Getenv),
+		IOStreams: streams, Kubeconfig: cli.NewKubeconfig(), Now: time.Now,
+		Wait: func(ctx context.Context, d time.Duration) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(d):
+				return nil
+			}
+		},
+		Paint:       cli.Colours(streams.Out),
 		Screen:      cli.IsTerminal(streams.Out),
 		Interactive: cli.IsTerminal(streams.In),
-		Live:        cli.Sequences(streams.ErrOut, os.Getenv),
+		Live:        cli.Sequences(streams.ErrOut),
 		Browse:      browse, Copy: copyText, Forward: forward, Check: installation.Check,
 	}
 	s.Columns, s.ScreenColumns = columns(streams.ErrOut), columns(streams.Out)
@@ -114,40 +121,6 @@ func (s *Session) poll(ctx context.Context, timeout time.Duration, goesOn string
 			return late()
 		}
 	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
-// WorkspaceState returns the state of a workspace as kubectl get shows it: STATUS, or HEALTH if the
-// workspace runs but cannot be used.
-func WorkspaceState(w *aggregationv1alpha1.CoderWorkspace) string {
-	healthy := w.Status.Healthy
-	switch {
-	case w.Status.Phase != "Running" || healthy != nil && *healthy:
-		return cmp.Or(w.Status.Phase, "Unknown")
-	case healthy == nil:
-		return "Connecting"
-	default:
-		return "Unhealthy"
-	}
-}
-
-// TemplateState returns the state of a template as kubectl get shows it in STATUS.
-func TemplateState(t *aggregationv1alpha1.CoderTemplate) string {
-	if t.DeletionTimestamp != nil {
-		return aggregationv1alpha1.ReasonDeleting
-	}
-	if ready := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionReady); ready != nil {
-		return ready.Reason
-	}
-	return "Unknown"
 }
 
 // stalled returns the condition Stalled if it is true, and nil otherwise.

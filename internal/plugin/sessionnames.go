@@ -36,9 +36,6 @@ var aliases = map[string]string{
 // of a control plane has no parts.
 var nameParts = map[string]int{"CoderTemplate": 2, "CoderWorkspace": 3}
 
-// isComplete reports whether a name has all its parts, so that it is not the end of another name.
-func isComplete(kind, name string) bool { return strings.Count(name, ".")+1 >= nameParts[kind] }
-
 // ParseTarget parses KIND/NAME. The kind may include its group, as in the output of -o name.
 // allowed are the kinds that the command accepts. The first one is the default.
 func ParseTarget(text string, allowed ...string) (Target, error) {
@@ -159,7 +156,8 @@ type object[T any] interface {
 func named[T any, P object[T]](ctx context.Context, c *Cluster, kind, name string, list client.ObjectList, items *[]T) (P, error) {
 	exact := P(new(T))
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, exact)
-	if err == nil || !apierrors.IsNotFound(err) || isComplete(kind, name) {
+	// A name with all its parts is not the end of another name.
+	if err == nil || !apierrors.IsNotFound(err) || strings.Count(name, ".")+1 >= nameParts[kind] {
 		return exact, err
 	}
 	if failed := c.List(ctx, list, client.InNamespace(c.Namespace)); apierrors.IsForbidden(failed) {
@@ -207,4 +205,66 @@ func explainAbsence(err error, resource string) error {
 		return err
 	}
 	return fmt.Errorf("%w; kubectl get %s -A lists all", err, resource)
+}
+
+// OwnWorkspace is Workspace for the commands that enter a workspace, open it or create a token for it.
+// For them a name without an owner, such as dev, is one of the caller's own workspaces, as in Coder's
+// own command line. Without that, the name would select the workspace of another user after the
+// caller's workspace was deleted, and the session would send files and passwords there. Another user
+// can also not make the name ambiguous.
+func (c *Cluster) OwnWorkspace(ctx context.Context, name string) (*aggregationv1alpha1.CoderWorkspace, error) {
+	if strings.Contains(name, ".") {
+		return c.Workspace(ctx, name)
+	}
+	list := &aggregationv1alpha1.CoderWorkspaceList{}
+	if err := c.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+		return nil, fmt.Errorf("finding workspace %q: %w; with its whole name the list is not needed", name, err)
+	}
+	var others, own []string
+	var found *aggregationv1alpha1.CoderWorkspace
+	// selves contains who the caller is in the Coder of each control plane.
+	var selves map[string]aggregationv1alpha1.CoderSelf
+	problem := ""
+	for i := range list.Items {
+		ws := &list.Items[i]
+		if !strings.HasSuffix(ws.Name, "."+name) {
+			continue
+		}
+		if selves == nil {
+			review := &aggregationv1alpha1.CoderSelfReview{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace}}
+			if err := c.Create(ctx, review); err != nil {
+				return nil, fmt.Errorf("finding your own workspaces, to which a name without an owner refers: %w; with its owner, the name of a workspace needs no such request", err)
+			}
+			selves = map[string]aggregationv1alpha1.CoderSelf{}
+			for _, self := range review.Status.ControlPlanes {
+				selves[self.ControlPlane] = self
+			}
+		}
+		self := selves[ws.Labels[aggregationv1alpha1.LabelControlPlaneName]]
+		problem = cmp.Or(problem, self.Problem)
+		if self.CoderUser == "" || !strings.EqualFold(self.CoderUser, ws.Status.OwnerName) {
+			others = append(others, ws.Name)
+			continue
+		}
+		own = append(own, ws.Name)
+		found = ws
+	}
+	switch len(own) {
+	case 0:
+	case 1:
+		return found, nil
+	default:
+		return nil, cli.Usage("%q could be any of %s: give the whole name", name, strings.Join(own, ", "))
+	}
+	message := fmt.Sprintf("%q not found among your own workspaces in namespace %s", name, c.Namespace)
+	switch listed := firstNames(len(others), mostNamedInQuestion, func(i int) string { return others[i] }); {
+	case problem != "":
+		message += fmt.Sprintf(", because your Coder user is not known: %s; there is %s: give the name with its owner", problem, listed)
+	case len(others) > 0:
+		message += fmt.Sprintf(", but others have %s: give the name with its owner; kubectl coder whoami shows as which user you own workspaces", listed)
+	default:
+		message += "; kubectl get coderworkspaces -A lists all"
+	}
+	// NotFound, so that a host of config-ssh may still name an agent.
+	return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Message: message}}
 }

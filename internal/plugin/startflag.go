@@ -78,12 +78,12 @@ func (a *agentCommand) startAndWait(ctx context.Context, c *Cluster, ws *aggrega
 	state := ""
 	return a.poll(ctx, a.timeout, goesOn, func() (ready bool, err error) {
 		if state != "" {
-			err = s.refresh(ctx)
+			err := c.Get(ctx, client.ObjectKeyFromObject(ws), ws)
+			if err != nil && ctx.Err() == nil && !IsTemporary(err) {
+				return false, fmt.Errorf("reading workspace %s: %w", ws.Name, err)
+			}
 		}
-		if err == nil {
-			state, ready, err = s.step(ctx)
-		}
-		if err == nil && !ready {
+		if state, ready, err = s.step(ctx); err == nil && !ready {
 			s.progress.Report(a.Now(), 0, 1, ws.Name, state)
 		}
 		return ready, err
@@ -101,7 +101,17 @@ func (s *starting) step(ctx context.Context) (state string, ready bool, err erro
 	failed := stalled(s.ws.Status.Conditions)
 	switch build.Status {
 	case "running":
-		return s.agentState()
+		for _, agent := range s.ws.Status.Agents {
+			if s.agent != "" && !strings.EqualFold(agent.Name, s.agent) {
+				continue
+			}
+			if agent.Status == "connected" {
+				return "", true, nil
+			}
+			state = fmt.Sprintf("the workspace is running, but agent %q is not connected yet (%s)", agent.Name, agent.Status)
+		}
+		// If there is no such agent, the request itself returns the error.
+		return state, state == "", nil
 	case "pending", "starting":
 		if failed != nil && failed.Reason == aggregationv1alpha1.ReasonNoProvisioner {
 			return "", false, fmt.Errorf("workspace %s does not start: %s", s.ws.Name, cli.Clean(failed.Message))
@@ -131,21 +141,6 @@ func (s *starting) step(ctx context.Context) (state string, ready bool, err erro
 	return "it waits for its start build", false, nil
 }
 
-// agentState reports whether the selected agent is connected.
-func (s *starting) agentState() (state string, ready bool, err error) {
-	for _, agent := range s.ws.Status.Agents {
-		if s.agent != "" && !strings.EqualFold(agent.Name, s.agent) {
-			continue
-		}
-		if agent.Status == "connected" {
-			return "", true, nil
-		}
-		state = fmt.Sprintf("the workspace is running, but agent %q is not connected yet (%s)", agent.Name, agent.Status)
-	}
-	// If there is no such agent, the request itself returns the error.
-	return state, state == "", nil
-}
-
 // follow prints the log of a build until the build ends. If the log cannot be read, for example
 // because the user lacks the permission, only progress is printed.
 func (s *starting) follow(ctx context.Context, build int32) {
@@ -163,13 +158,4 @@ func (s *starting) follow(ctx context.Context, build int32) {
 		_, err := fmt.Fprintf(s.ErrOut, "  %s\n", cli.Clean(line))
 		return err
 	})
-}
-
-// refresh reads the workspace again.
-func (s *starting) refresh(ctx context.Context) error {
-	err := s.cluster.Get(ctx, client.ObjectKeyFromObject(s.ws), s.ws)
-	if err != nil && ctx.Err() == nil && !IsTemporary(err) {
-		return fmt.Errorf("reading workspace %s: %w", s.ws.Name, err)
-	}
-	return nil
 }

@@ -18,7 +18,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
@@ -37,8 +36,10 @@ type statusGathering struct {
 
 // gather reads all kinds concurrently. It returns an error if nothing could be read.
 func (r *statusRun) gather(ctx context.Context, c *Cluster) (*statusReport, error) {
-	if err := c.Reach(ctx); err != nil {
-		return nil, err
+	err := c.Kube.CoreV1().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+	// An error status is a response too.
+	if err != nil && !errors.As(err, new(apierrors.APIStatus)) {
+		return nil, fmt.Errorf("the cluster cannot be reached: %w", err)
 	}
 	g := &statusGathering{cluster: c, report: &statusReport{
 		Namespace: c.Namespace, ControlPlanes: []statusWorkload{}, Provisioners: []statusWorkload{}, WorkspaceProxies: []statusWorkload{},
@@ -74,20 +75,14 @@ func (r *statusRun) gather(ctx context.Context, c *Cluster) (*statusReport, erro
 	if len(g.failures) == len(looks) && len(broken) == 0 {
 		return nil, errors.Join(g.failures...)
 	}
-	g.finish(broken)
-	return g.report, nil
-}
-
-// finish sorts the report, so that it does not depend on the order of the responses. A kind that is
-// not served is reported only if the check of the installation found no problem, because that
-// problem is its cause.
-func (g *statusGathering) finish(broken []installation.Problem) {
+	// The report does not depend on the order of the responses.
 	byObject := func(a, b statusProblem) int { return strings.Compare(a.Object, b.Object) }
 	slices.SortStableFunc(g.report.Problems, byObject)
 	all := make([]statusProblem, 0, len(broken)+len(g.absent)+len(g.report.Problems))
 	for _, p := range broken {
 		all = append(all, statusProblem{Problem: p})
 	}
+	// Otherwise a problem of the installation is the cause of what is not served.
 	if len(broken) == 0 {
 		slices.SortFunc(g.absent, byObject)
 		all = append(all, g.absent...)
@@ -97,6 +92,7 @@ func (g *statusGathering) finish(broken []installation.Problem) {
 		g.report.NotSeen = append(g.report.NotSeen, err.Error())
 	}
 	slices.Sort(g.report.NotSeen)
+	return g.report, nil
 }
 
 // list reads all objects of a kind. A kind that the API does not serve is a problem and not an
@@ -119,17 +115,6 @@ func (g *statusGathering) list(ctx context.Context, list client.ObjectList, reso
 		return false, nil
 	}
 	return false, fmt.Errorf("%s: %w", resource, err)
-}
-
-// code returns the exit code for the report.
-func (r *statusReport) code() int {
-	switch {
-	case len(r.Problems) > 0:
-		return exitWrong
-	case len(r.NotSeen) > 0:
-		return cli.ExitPartial
-	}
-	return cli.ExitOK
 }
 
 // problem adds a problem of an object, from its condition.
@@ -165,7 +150,10 @@ func (g *statusGathering) workload(kind string, object client.Object, status cod
 		g.problem(kind, object, *c, workloadHint(kind, object, c.Reason, status.Selector))
 	}
 	for _, beside := range status.Conditions {
-		if slices.Contains(besideReady, beside.Type) && beside.Status == metav1.ConditionFalse || lacksReference(beside) {
+		// The pods run, although new ones could not start, because a Secret or ConfigMap is missing.
+		lacksReference := beside.Type == coderv1alpha1.ConditionDeploymentAvailable && beside.Status == metav1.ConditionTrue &&
+			beside.Reason != coderv1alpha1.ReasonAvailable && beside.Reason != coderv1alpha1.ReasonScaledToZero
+		if slices.Contains(besideReady, beside.Type) && beside.Status == metav1.ConditionFalse || lacksReference {
 			g.problem(kind, object, beside, workloadHint(kind, object, beside.Reason, status.Selector))
 		}
 	}
@@ -179,12 +167,6 @@ func (g *statusGathering) workload(kind string, object client.Object, status cod
 var besideReady = []string{
 	coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionWorkspaceAccess, coderv1alpha1.ConditionMetricsExported,
 	coderv1alpha1.ConditionDatabaseExclusive, coderv1alpha1.ConditionEvictable,
-}
-
-// lacksReference reports whether the pods run although new ones could not start, because a Secret or ConfigMap is missing.
-func lacksReference(c metav1.Condition) bool {
-	return c.Type == coderv1alpha1.ConditionDeploymentAvailable && c.Status == metav1.ConditionTrue &&
-		c.Reason != coderv1alpha1.ReasonAvailable && c.Reason != coderv1alpha1.ReasonScaledToZero
 }
 
 func (g *statusGathering) controlPlanes(ctx context.Context) error {
@@ -238,15 +220,18 @@ func (g *statusGathering) templates(ctx context.Context) error {
 	g.report.Templates.Unseen = !seen
 	for i := range list.Items {
 		t := &list.Items[i]
-		g.report.Templates.add(TemplateState(t))
-		if stalled(t.Status.Conditions) != nil {
-			ready := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionReady)
-			if ready == nil {
-				ready = &metav1.Condition{Reason: "Unknown", Message: "it has no condition Ready"}
-			}
-			if ready.Status != metav1.ConditionTrue {
-				g.problem("CoderTemplate", t, *ready, templateHint(t, ready.Reason))
-			}
+		ready := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionReady)
+		if ready == nil {
+			ready = &metav1.Condition{Reason: "Unknown", Message: "it has no condition Ready"}
+		}
+		// As kubectl get shows it in STATUS.
+		state := ready.Reason
+		if t.DeletionTimestamp != nil {
+			state = aggregationv1alpha1.ReasonDeleting
+		}
+		g.report.Templates.add(state)
+		if stalled(t.Status.Conditions) != nil && ready.Status != metav1.ConditionTrue {
+			g.problem("CoderTemplate", t, *ready, templateHint(t, ready.Reason))
 		}
 	}
 	return err
@@ -268,10 +253,34 @@ func (g *statusGathering) workspaces(ctx context.Context) error {
 	var list aggregationv1alpha1.CoderWorkspaceList
 	seen, err := g.list(ctx, &list, "coderworkspaces.aggregation.coder.com")
 	g.report.Workspaces.Unseen = !seen
-	elsewhere := sync.OnceValue(func() map[string][]string { return g.workspaceNamespaces(ctx) })
+	// The other namespaces in which the control planes of each namespace may create pods. What cannot be read is
+	// left out.
+	elsewhere := sync.OnceValue(func() map[string][]string {
+		var planes coderv1alpha1.CoderControlPlaneList
+		_ = g.cluster.List(ctx, &planes, client.InNamespace(g.report.Namespace))
+		all := map[string][]string{}
+		for i := range planes.Items {
+			cp := &planes.Items[i]
+			names := slices.Concat(all[cp.Namespace], cp.Spec.RBAC.WorkspaceNamespaces)
+			for _, n := range cp.Spec.RBAC.Namespaces {
+				names = append(names, n.Name)
+			}
+			slices.Sort(names)
+			all[cp.Namespace] = slices.DeleteFunc(slices.Compact(names), func(n string) bool { return n == cp.Namespace })
+		}
+		return all
+	})
 	for i := range list.Items {
 		w := &list.Items[i]
-		g.report.Workspaces.add(WorkspaceState(w))
+		// As kubectl get shows it: STATUS, or HEALTH if the workspace runs but cannot be used.
+		state := cmp.Or(w.Status.Phase, "Unknown")
+		switch {
+		case state == "Running" && w.Status.Healthy == nil:
+			state = "Connecting"
+		case state == "Running" && !*w.Status.Healthy:
+			state = "Unhealthy"
+		}
+		g.report.Workspaces.add(state)
 		ready := meta.FindStatusCondition(w.Status.Conditions, aggregationv1alpha1.ConditionReady)
 		if ready == nil || ready.Status == metav1.ConditionTrue {
 			continue
@@ -290,22 +299,4 @@ func (g *statusGathering) workspaces(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// workspaceNamespaces returns the other namespaces in which the control planes of each namespace may create pods. What
-// cannot be read is left out.
-func (g *statusGathering) workspaceNamespaces(ctx context.Context) map[string][]string {
-	var list coderv1alpha1.CoderControlPlaneList
-	_ = g.cluster.List(ctx, &list, client.InNamespace(g.report.Namespace))
-	all := map[string][]string{}
-	for i := range list.Items {
-		cp := &list.Items[i]
-		names := slices.Concat(all[cp.Namespace], cp.Spec.RBAC.WorkspaceNamespaces)
-		for _, n := range cp.Spec.RBAC.Namespaces {
-			names = append(names, n.Name)
-		}
-		slices.Sort(names)
-		all[cp.Namespace] = slices.DeleteFunc(slices.Compact(names), func(n string) bool { return n == cp.Namespace })
-	}
-	return all
 }

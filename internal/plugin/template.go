@@ -65,60 +65,54 @@ func downloadTemplate(ctx context.Context, c *Cluster, tmpl *aggregationv1alpha1
 	return found, nil
 }
 
-type templatePull struct {
-	*Session
-	version string
-	force   bool
-}
-
 func newTemplatePullCommand(s *Session) *cobra.Command {
-	p := &templatePull{Session: s}
+	var version string
+	var force bool
 	cmd := &cobra.Command{
 		Use:               "pull NAME {DIR | -}",
 		Short:             "Write the files of a template into a directory",
 		Long:              "Writes the files of the template's newest version, or of another one, into a directory, which is created if it does not\nexist and must be empty. With - it writes a tar archive to standard output.",
 		Example:           "  kubectl coder template pull hello ./hello\n  kubectl coder template pull hello - --version v3 | tar tv",
 		Args:              arguments(2, 2, "give the name of the template, and the directory into which its files are written, or - for a tar archive"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return p.do(cmd.Context(), args[0], args[1]) },
 		ValidArgsFunction: completeNameAndPath(s),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, into := cmd.Context(), args[1]
+			if into != "-" && !force {
+				entries, err := os.ReadDir(into)
+				if err != nil && !os.IsNotExist(err) {
+					return cli.Usage("%v", err)
+				}
+				if len(entries) > 0 {
+					return cli.Usage("%s is not empty: choose another directory, or add --force to write over files of the same names", into)
+				}
+			}
+			cluster, tmpl, err := s.Template(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			found, err := downloadTemplate(ctx, cluster, tmpl, version)
+			if err != nil {
+				return err
+			}
+			if into == "-" {
+				archive, err := found.archive()
+				if err != nil {
+					return err
+				}
+				_, err = s.Out.Write(archive)
+				return err
+			}
+			if err := found.write(into); err != nil {
+				return err
+			}
+			fmt.Fprintf(s.ErrOut, "%d files of template %s are in %s\n", len(found), tmpl.Name, into)
+			return nil
+		},
 	}
-	cmd.Flags().StringVar(&p.version, "version", "", "the name or UUID of the version")
+	cmd.Flags().StringVar(&version, "version", "", "the name or UUID of the version")
 	s.CompleteVersions(cmd, "CoderTemplate")
-	cmd.Flags().BoolVar(&p.force, "force", false, "write into a directory that is not empty, over files of the same names")
+	cmd.Flags().BoolVar(&force, "force", false, "write into a directory that is not empty, over files of the same names")
 	return cmd
-}
-
-func (p *templatePull) do(ctx context.Context, text, into string) error {
-	if into != "-" && !p.force {
-		entries, err := os.ReadDir(into)
-		if err != nil && !os.IsNotExist(err) {
-			return cli.Usage("%v", err)
-		}
-		if len(entries) > 0 {
-			return cli.Usage("%s is not empty: choose another directory, or add --force to write over files of the same names", into)
-		}
-	}
-	cluster, tmpl, err := p.Template(ctx, text)
-	if err != nil {
-		return err
-	}
-	found, err := downloadTemplate(ctx, cluster, tmpl, p.version)
-	if err != nil {
-		return err
-	}
-	if into == "-" {
-		archive, err := found.archive()
-		if err != nil {
-			return err
-		}
-		_, err = p.Out.Write(archive)
-		return err
-	}
-	if err := found.write(into); err != nil {
-		return err
-	}
-	fmt.Fprintf(p.ErrOut, "%d files of template %s are in %s\n", len(found), tmpl.Name, into)
-	return nil
 }
 
 // The exit codes of kubectl coder template diff, which are the same as those of diff.
@@ -162,6 +156,7 @@ func newTemplateDiffCommand(s *Session) *cobra.Command {
 	return cmd
 }
 
+// do shows the difference between two directories named live and local.
 func (d *templateDiff) do(ctx context.Context, text, path string) (same bool, err error) {
 	local, err := readTemplateFiles(path)
 	if err != nil {
@@ -171,15 +166,10 @@ func (d *templateDiff) do(ctx context.Context, text, path string) (same bool, er
 	if err != nil {
 		return false, err
 	}
-	remote, err := downloadTemplate(ctx, cluster, tmpl, d.version)
+	live, err := downloadTemplate(ctx, cluster, tmpl, d.version)
 	if err != nil {
 		return false, err
 	}
-	return d.compare(ctx, remote, local)
-}
-
-// compare shows the difference between two directories named live and local.
-func (d *templateDiff) compare(ctx context.Context, live, local templateFiles) (same bool, err error) {
 	if live.equal(local) {
 		return true, nil
 	}
@@ -206,27 +196,22 @@ func (d *templateDiff) compare(ctx context.Context, live, local templateFiles) (
 		command = fields
 	}
 	cmd := exec.CommandContext(ctx, command[0], append(command[1:], "live", "local")...) //nolint:gosec // The user's own choice of a program.
-	cmd.Dir, cmd.Stderr = directory, d.ErrOut
-	err = d.show(cmd)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = directory, d.Out, d.ErrOut
+	if d.Screen && os.Getenv(externalDiff) == "" {
+		// The files must not control the terminal. A program that the user configured may use colors.
+		var text bytes.Buffer
+		cmd.Stdout = &text
+		err = cmd.Run()
+		_, failed := io.WriteString(d.Out, cli.Visible(text.String()))
+		err = errors.Join(err, failed)
+	} else {
+		err = cmd.Run()
+	}
 	var exit *exec.ExitError
 	if err == nil || errors.As(err, &exit) && exit.ExitCode() == exitDiffers {
 		return false, nil
 	}
 	return false, fmt.Errorf("the files differ, but %s could not show how: %w", command[0], err)
-}
-
-// show runs the program and removes control characters from its output on a terminal. A program
-// that the user configured writes directly to the terminal, so that it can use colors.
-func (d *templateDiff) show(cmd *exec.Cmd) error {
-	if !d.Screen || os.Getenv(externalDiff) != "" {
-		cmd.Stdout = d.Out
-		return cmd.Run()
-	}
-	var text bytes.Buffer
-	cmd.Stdout = &text
-	err := cmd.Run()
-	_, failed := io.WriteString(d.Out, cli.Visible(text.String()))
-	return errors.Join(err, failed)
 }
 
 // externalDiff is the environment variable with another program.

@@ -39,7 +39,14 @@ func readTemplateFiles(from string) (templateFiles, error) {
 	case info.IsDir():
 		found, err = readTemplateDirectory(from)
 	case strings.HasSuffix(from, ".tar"):
-		found, err = readArchiveFile(from)
+		archive, err := os.Open(from)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = archive.Close() }()
+		if found, err = readTemplateArchive(archive); err != nil {
+			return nil, fmt.Errorf("%s: %w", from, err)
+		}
 	default:
 		var text []byte
 		if text, err = readAtMost(from, maxBytes+1); len(text) > maxBytes {
@@ -50,26 +57,29 @@ func readTemplateFiles(from string) (templateFiles, error) {
 	if err != nil {
 		return nil, err
 	}
-	return found, found.validate(from)
-}
-
-// isGenerated reports whether Terraform or the operating system creates a file.
-func isGenerated(name string) bool {
-	return strings.HasSuffix(name, ".tfstate") || strings.Contains(name, ".tfstate.") || strings.HasSuffix(name, ".tfplan") ||
-		name == "crash.log" || name == ".DS_Store"
+	for name := range found {
+		if !strings.Contains(name, "/") && (strings.HasSuffix(name, ".tf") || strings.HasSuffix(name, ".tf.json")) {
+			return found, nil
+		}
+	}
+	// For example a wrong directory.
+	return found, cli.Usage("%s is not a template: it has no file that ends with .tf", from)
 }
 
 // readTemplateDirectory leaves out what Terraform, Git or the operating system creates.
 func readTemplateDirectory(root string) (templateFiles, error) {
 	found, size := templateFiles{}, 0
 	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case at != root && entry.IsDir() && (entry.Name() == ".git" || entry.Name() == ".terraform"):
+		}
+		name := entry.Name()
+		switch {
+		case at != root && entry.IsDir() && (name == ".git" || name == ".terraform"):
 			return fs.SkipDir
-		// In a worktree or a submodule, .git is a file.
-		case entry.IsDir(), entry.Name() == ".git", isGenerated(entry.Name()):
+		case entry.IsDir(), name == ".git", strings.HasSuffix(name, ".tfstate"), strings.Contains(name, ".tfstate."),
+			strings.HasSuffix(name, ".tfplan"), name == "crash.log", name == ".DS_Store":
+			// In a worktree or a submodule, .git is a file.
 			return nil
 		case !entry.Type().IsRegular():
 			return fmt.Errorf("%s is not a regular file (%s): replace it by a copy of the file that it refers to", at, entry.Type())
@@ -103,19 +113,6 @@ func readAtMost(name string, most int) ([]byte, error) {
 
 func templateTooLarge(from string) error {
 	return fmt.Errorf("%s has more than %d MiB, which is the most that a template can have", from, maxBytes>>20)
-}
-
-func readArchiveFile(from string) (templateFiles, error) {
-	archive, err := os.Open(from)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = archive.Close() }()
-	found, err := readTemplateArchive(archive)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", from, err)
-	}
-	return found, nil
 }
 
 // ofGit reports whether Git would treat a path as part of its own directory. Files there can
@@ -159,16 +156,6 @@ func readTemplateArchive(from io.Reader) (templateFiles, error) {
 		}
 		found[name] = text
 	}
-}
-
-// validate refuses files that cannot be a template, for example of a wrong directory.
-func (f templateFiles) validate(from string) error {
-	for name := range f {
-		if !strings.Contains(name, "/") && (strings.HasSuffix(name, ".tf") || strings.HasSuffix(name, ".tf.json")) {
-			return nil
-		}
-	}
-	return cli.Usage("%s is not a template: it has no file that ends with .tf", from)
 }
 
 // inline returns the files for spec.files. It returns false if they are not all text or are too

@@ -15,9 +15,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// promoteSubresource is the one of codertemplates that makes a version active.
-const promoteSubresource = "promote"
-
 type templatePromote struct {
 	*Session
 	format  cli.Format
@@ -39,7 +36,27 @@ func newTemplatePromoteCommand(s *Session) *cobra.Command {
 			"Exit codes: 0 promoted; 1 refused; 2 wrong command line.",
 		Example: "  kubectl coder template promote hello\n  kubectl coder template promote hello --version v3 --dry-run",
 		Args:    oneTemplateName,
-		RunE:    func(cmd *cobra.Command, args []string) error { return p.promote(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			cluster, tmpl, err := p.Template(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			id, candidate := "", tmpl.Status.Candidate
+			switch {
+			case p.version != "":
+				if id, err = cluster.TemplateVersion(ctx, tmpl, p.version); err != nil {
+					return err
+				}
+			case candidate == nil:
+				return fmt.Errorf("template %s has no candidate: choose a version with --version, or push files while spec.activation is Manual or AfterTest", tmpl.Name)
+			case candidate.ID == "":
+				return fmt.Errorf("the candidate %s of template %s does not exist in Coder yet: %s", cli.Clean(candidate.Name), tmpl.Name, cli.Clean(candidate.Error))
+			default:
+				id = candidate.ID
+			}
+			return p.activate(ctx, cluster, tmpl, id, "promoted")
+		},
 	}
 	p.addFlags(cmd)
 	cmd.Flags().StringVar(&p.version, "version", "", "the name or UUID of the version; the candidate if not given")
@@ -59,7 +76,18 @@ func newTemplateRollbackCommand(s *Session) *cobra.Command {
 			"Exit codes: 0 rolled back; 1 refused; 2 wrong command line.",
 		Example: "  kubectl coder template rollback hello\n  kubectl coder template rollback hello --dry-run",
 		Args:    oneTemplateName,
-		RunE:    func(cmd *cobra.Command, args []string) error { return p.rollBack(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cluster, tmpl, err := p.Template(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			for _, a := range tmpl.Status.History {
+				if a.VersionID != tmpl.Status.ActiveVersionID {
+					return p.activate(cmd.Context(), cluster, tmpl, a.VersionID, "rolled back")
+				}
+			}
+			return fmt.Errorf("the history of template %s has no version before the active one: choose a version with template promote --version", tmpl.Name)
+		},
 	}
 	p.addFlags(cmd)
 	return cmd
@@ -71,42 +99,6 @@ func (p *templatePromote) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "check whether the request would be accepted, and change nothing")
 }
 
-func (p *templatePromote) promote(ctx context.Context, text string) error {
-	cluster, tmpl, err := p.Template(ctx, text)
-	if err != nil {
-		return err
-	}
-	id, candidate := "", tmpl.Status.Candidate
-	switch {
-	case p.version != "":
-		found, err := cluster.TemplateVersion(ctx, tmpl, p.version)
-		if err != nil {
-			return err
-		}
-		id = found
-	case candidate == nil:
-		return fmt.Errorf("template %s has no candidate: choose a version with --version, or push files while spec.activation is Manual or AfterTest", tmpl.Name)
-	case candidate.ID == "":
-		return fmt.Errorf("the candidate %s of template %s does not exist in Coder yet: %s", cli.Clean(candidate.Name), tmpl.Name, cli.Clean(candidate.Error))
-	default:
-		id = candidate.ID
-	}
-	return p.activate(ctx, cluster, tmpl, id, "promoted")
-}
-
-func (p *templatePromote) rollBack(ctx context.Context, text string) error {
-	cluster, tmpl, err := p.Template(ctx, text)
-	if err != nil {
-		return err
-	}
-	for _, a := range tmpl.Status.History {
-		if a.VersionID != tmpl.Status.ActiveVersionID {
-			return p.activate(ctx, cluster, tmpl, a.VersionID, "rolled back")
-		}
-	}
-	return fmt.Errorf("the history of template %s has no version before the active one: choose a version with template promote --version", tmpl.Name)
-}
-
 // activate makes a version active, provided that the version which the user saw is still the active one.
 func (p *templatePromote) activate(ctx context.Context, c *Cluster, tmpl *aggregationv1alpha1.CoderTemplate, version, verb string) error {
 	body, err := json.Marshal(&aggregationv1alpha1.CoderTemplatePromotion{
@@ -116,11 +108,7 @@ func (p *templatePromote) activate(ctx context.Context, c *Cluster, tmpl *aggreg
 	if err != nil {
 		return err
 	}
-	parameters := map[string]string{"fieldManager": fieldManager}
-	if p.dryRun {
-		parameters["dryRun"] = metav1.DryRunAll
-	}
-	request := c.subresource(http.MethodPost, tmpl, promoteSubresource, parameters).SetHeader("Content-Type", "application/json").Body(body)
+	request := c.subresource(http.MethodPost, tmpl, "promote", writeParameters(p.dryRun)).SetHeader("Content-Type", "application/json").Body(body)
 	changed := &aggregationv1alpha1.CoderTemplate{}
 	if err := send(ctx, request, changed); err != nil {
 		return fmt.Errorf("making version %s of template %s active: %w", version, tmpl.Name, err)
@@ -128,13 +116,8 @@ func (p *templatePromote) activate(ctx context.Context, c *Cluster, tmpl *aggreg
 	return writeTemplate(p.Session, p.format, changed, verb, p.dryRun)
 }
 
-type templateHistory struct {
-	*Session
-	format cli.Format
-}
-
 func newTemplateHistoryCommand(s *Session) *cobra.Command {
-	h := &templateHistory{Session: s}
+	var format cli.Format
 	cmd := &cobra.Command{
 		Use:   "history NAME",
 		Short: "Show which versions of a template were active",
@@ -144,40 +127,38 @@ func newTemplateHistoryCommand(s *Session) *cobra.Command {
 		Example:           "  kubectl coder template history hello",
 		Args:              oneTemplateName,
 		ValidArgsFunction: s.CompleteName("CoderTemplate"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return h.do(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, tmpl, err := s.Template(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			history, candidate := tmpl.Status.History, tmpl.Status.Candidate
+			if format.Structured() {
+				return format.Write(s.Out, struct {
+					Candidate *aggregationv1alpha1.TemplateCandidate   `json:"candidate,omitempty"`
+					History   []aggregationv1alpha1.TemplateActivation `json:"history"`
+				}{candidate, history})
+			}
+			table := cli.Table{Header: []string{"VERSION", "STATE", "ACTIVE SINCE", "BY", "ID"}, Columns: s.ScreenColumns}
+			for i, a := range history {
+				state, since := "", ""
+				if i == 0 {
+					state = "active"
+				}
+				if a.Since != nil {
+					since = a.Since.UTC().Format(time.RFC3339)
+				}
+				table.Add(cli.Text(a.VersionName), cli.Text(state), cli.Text(since), cli.Text(a.By), cli.Text(a.VersionID))
+				if i == 0 && candidate != nil {
+					table.Add(cli.Text(candidate.Name), cli.Text("candidate, "+candidateState(candidate)), cli.Text(""), cli.Text(""), cli.Text(candidate.ID))
+				}
+			}
+			table.Write(s.Out, s.Paint)
+			return nil
+		},
 	}
-	h.format.AddFlag(cmd, cli.JSON, cli.YAML)
+	format.AddFlag(cmd, cli.JSON, cli.YAML)
 	return cmd
-}
-
-func (h *templateHistory) do(ctx context.Context, text string) error {
-	_, tmpl, err := h.Template(ctx, text)
-	if err != nil {
-		return err
-	}
-	history, candidate := tmpl.Status.History, tmpl.Status.Candidate
-	if h.format.Structured() {
-		return h.format.Write(h.Out, struct {
-			Candidate *aggregationv1alpha1.TemplateCandidate   `json:"candidate,omitempty"`
-			History   []aggregationv1alpha1.TemplateActivation `json:"history"`
-		}{candidate, history})
-	}
-	table := cli.Table{Header: []string{"VERSION", "STATE", "ACTIVE SINCE", "BY", "ID"}, Columns: h.ScreenColumns}
-	for i, a := range history {
-		state, since := "", ""
-		if i == 0 {
-			state = "active"
-		}
-		if a.Since != nil {
-			since = a.Since.UTC().Format(time.RFC3339)
-		}
-		table.Add(cli.Text(a.VersionName), cli.Text(state), cli.Text(since), cli.Text(a.By), cli.Text(a.VersionID))
-		if i == 0 && candidate != nil {
-			table.Add(cli.Text(candidate.Name), cli.Text("candidate, "+candidateState(candidate)), cli.Text(""), cli.Text(""), cli.Text(candidate.ID))
-		}
-	}
-	table.Write(h.Out, h.Paint)
-	return nil
 }
 
 // candidateState returns the state of the candidate's tests, the status of its build, or why there is none.

@@ -76,8 +76,13 @@ func (p *templatePush) do(ctx context.Context, text, from string) error {
 	if err != nil {
 		return err
 	}
-	if p.variables, err = assigned(p.assignments); err != nil {
-		return err
+	p.variables = map[string]string{}
+	for _, assignment := range p.assignments {
+		name, value, found := strings.Cut(assignment, "=")
+		if !found || name == "" {
+			return cli.Usage("--variable %q is not NAME=VALUE", assignment)
+		}
+		p.variables[name] = value
 	}
 	if p.files, err = readTemplateFiles(from); err != nil {
 		return err
@@ -93,9 +98,14 @@ func (p *templatePush) do(ctx context.Context, text, from string) error {
 	tmpl, err := p.cluster.Template(ctx, target.Name)
 	var verb string
 	switch {
+	case apierrors.IsNotFound(err) && p.create && !p.allText:
+		err = cli.Usage("a new template can only be created from text files of at most %d MiB: create it with these, and push the other files afterwards", maxInlineBytes>>20)
 	case apierrors.IsNotFound(err) && p.create:
-		tmpl, err = p.made(ctx, target.Name)
-		verb = "created"
+		verb, tmpl = "created", &aggregationv1alpha1.CoderTemplate{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.cluster.Namespace, Name: target.Name},
+			Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: p.inline, VersionName: p.versionName, VersionMessage: p.message, Variables: p.withVariables(nil)},
+		}
+		err = p.cluster.Create(ctx, tmpl)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w; add --create to create it", err)
 	case err == nil:
@@ -112,33 +122,6 @@ func (p *templatePush) do(ctx context.Context, text, from string) error {
 	return errors.Join(writeTemplate(p.Session, p.format, tmpl, verb, p.dryRun), failed)
 }
 
-// assigned returns the values by name.
-func assigned(assignments []string) (map[string]string, error) {
-	values := map[string]string{}
-	for _, text := range assignments {
-		name, value, found := strings.Cut(text, "=")
-		if !found || name == "" {
-			return nil, cli.Usage("--variable %q is not NAME=VALUE", text)
-		}
-		values[name] = value
-	}
-	return values, nil
-}
-
-const templateUnchanged = "unchanged"
-
-// made creates the template.
-func (p *templatePush) made(ctx context.Context, name string) (*aggregationv1alpha1.CoderTemplate, error) {
-	if !p.allText {
-		return nil, cli.Usage("a new template can only be created from text files of at most %d MiB: create it with these, and push the other files afterwards", maxInlineBytes>>20)
-	}
-	tmpl := &aggregationv1alpha1.CoderTemplate{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.cluster.Namespace, Name: name},
-		Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: p.inline, VersionName: p.versionName, VersionMessage: p.message, Variables: p.withVariables(nil)},
-	}
-	return tmpl, p.cluster.Create(ctx, tmpl)
-}
-
 // update sets the template's files if they differ, and returns a verb for the output.
 func (p *templatePush) update(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (verb string, err error) {
 	shown := tmpl.Status.Source != nil && tmpl.Status.Source.Inline
@@ -149,38 +132,38 @@ func (p *templatePush) update(ctx context.Context, tmpl *aggregationv1alpha1.Cod
 			return "", err
 		}
 		if p.files.equal(had) && p.versionName == "" && len(p.variables) == 0 {
-			return templateUnchanged, nil
+			return "unchanged", nil
 		}
 	} else if p.allText && maps.Equal(p.inline, tmpl.Spec.Files) && p.versionName == "" &&
 		slices.Equal(p.withVariables(tmpl.Spec.Variables), tmpl.Spec.Variables) {
-		return templateUnchanged, nil
+		return "unchanged", nil
 	}
 	if p.allText && shown {
 		return "pushed", p.updateSpec(ctx, tmpl)
 	}
 	if p.versionName != "" || p.message != "" || len(p.variables) > 0 {
-		return "", p.flagsError()
+		reason := "with files that are not text, or with more than %d MiB"
+		if p.allText {
+			reason = "while spec.files cannot show the present source of the template, which may have files that are not text, or more than %d MiB: " +
+				"push the files without these flags first"
+		}
+		return "", cli.Usage("--version-name, --message and --variable cannot be used "+reason, maxInlineBytes>>20)
 	}
 	archive, err := p.files.archive()
 	if err != nil {
 		return "", err
 	}
-	parameters := map[string]string{"fieldManager": fieldManager}
-	if p.dryRun {
-		parameters["dryRun"] = metav1.DryRunAll
-	}
-	upload := p.cluster.subresource(http.MethodPut, tmpl, "files", parameters).SetHeader("Content-Type", "application/x-tar").Body(archive)
+	upload := p.cluster.subresource(http.MethodPut, tmpl, "files", writeParameters(p.dryRun)).SetHeader("Content-Type", "application/x-tar").Body(archive)
 	return "pushed", send(ctx, upload, tmpl)
 }
 
-// flagsError returns the reason why the flags of a version cannot be used with an archive.
-func (p *templatePush) flagsError() error {
-	reason := "with files that are not text, or with more than %d MiB"
-	if p.allText {
-		reason = "while spec.files cannot show the present source of the template, which may have files that are not text, or more than %d MiB: " +
-			"push the files without these flags first"
+// writeParameters returns the query parameters of a write to a subresource.
+func writeParameters(dryRun bool) map[string]string {
+	parameters := map[string]string{"fieldManager": fieldManager}
+	if dryRun {
+		parameters["dryRun"] = metav1.DryRunAll
 	}
-	return cli.Usage("--version-name, --message and --variable cannot be used "+reason, maxInlineBytes>>20)
+	return parameters
 }
 
 // updateSpec sets spec.files. A version name can be used only once, so an earlier name is removed.

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -20,14 +19,6 @@ import (
 // tokenSubresource is the one of coderworkspaces that all commands use.
 const tokenSubresource = "token"
 
-type tokenRun struct {
-	*Session
-	format   cli.Format
-	duration time.Duration
-	all, yes bool
-}
-
-// newTokenCommand is kubectl coder token with create, list and revoke below it.
 func newTokenCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "token",
@@ -44,7 +35,8 @@ func newTokenCommand(s *Session) *cobra.Command {
 var oneWorkspaceName = arguments(1, 1, "give the name of one workspace")
 
 func newTokenCreateCommand(s *Session) *cobra.Command {
-	r := &tokenRun{Session: s}
+	var format cli.Format
+	var duration time.Duration
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a token of Coder that is restricted to one workspace",
@@ -57,15 +49,37 @@ func newTokenCreateCommand(s *Session) *cobra.Command {
 			"  CODER_SESSION_TOKEN=$(kubectl coder token create ada.dev) coder ssh \"$(kubectl get cws coder.ada.dev -o jsonpath='{.status.id}')\"",
 		Args:              oneWorkspaceName,
 		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return r.create(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			seconds := int64(duration / time.Second)
+			if duration <= 0 || duration%time.Second != 0 {
+				return cli.Usage("--duration is %s, and must be whole seconds", duration)
+			}
+			cluster, ws, err := s.OwnWorkspace(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			token := &aggregationv1alpha1.CoderWorkspaceToken{Spec: aggregationv1alpha1.CoderWorkspaceTokenSpec{ExpirationSeconds: ptr.To(seconds)}}
+			if err := cluster.SubResource(tokenSubresource).Create(ctx, ws, token); err != nil {
+				return fmt.Errorf("creating a token of workspace %s: %w", ws.Name, err)
+			}
+			if format.Structured() {
+				token.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspaceToken"))
+				return format.Write(s.Out, token)
+			}
+			fmt.Fprintf(s.ErrOut, "A token of Coder user %s, until %s. The workspace has the id %s in Coder.\n",
+				cli.Clean(token.Status.CoderUser), token.Status.ExpirationTimestamp.UTC().Format(time.RFC3339), cli.Clean(token.Status.WorkspaceID))
+			fmt.Fprintln(s.Out, cli.Clean(token.Status.Token))
+			return nil
+		},
 	}
-	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
-	cmd.Flags().DurationVar(&r.duration, "duration", time.Hour, "how long the token is valid: 1m to 1h")
+	format.AddFlag(cmd, cli.JSON, cli.YAML)
+	cmd.Flags().DurationVar(&duration, "duration", time.Hour, "how long the token is valid: 1m to 1h")
 	return cmd
 }
 
 func newTokenListCommand(s *Session) *cobra.Command {
-	r := &tokenRun{Session: s}
+	var format cli.Format
 	cmd := &cobra.Command{
 		Use:     "list NAME",
 		Aliases: []string{"ls"},
@@ -76,14 +90,39 @@ func newTokenListCommand(s *Session) *cobra.Command {
 		Example:           "  kubectl coder token list ada.dev",
 		Args:              oneWorkspaceName,
 		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return r.list(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			cluster, ws, err := s.OwnWorkspace(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			list := &aggregationv1alpha1.CoderWorkspaceTokenList{}
+			if err := send(ctx, cluster.subresource(http.MethodGet, ws, tokenSubresource, nil), list); err != nil {
+				return fmt.Errorf("listing the tokens of workspace %s: %w", ws.Name, err)
+			}
+			if format.Structured() {
+				list.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspaceTokenList"))
+				return format.Write(s.Out, list)
+			}
+			if len(list.Items) == 0 {
+				fmt.Fprintf(s.Out, "Workspace %s has no tokens.\n", ws.Name)
+				return nil
+			}
+			table := cli.Table{Header: []string{"ID", "CODER USER", "REQUESTED BY", "EXPIRES"}, Columns: s.ScreenColumns}
+			for i := range list.Items {
+				status := &list.Items[i].Status
+				table.Add(cli.Text(status.TokenID), cli.Text(status.CoderUser), cli.Text(status.RequestedBy), cli.Text(status.ExpirationTimestamp.UTC().Format(time.RFC3339)))
+			}
+			table.Write(s.Out, s.Paint)
+			return nil
+		},
 	}
-	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
+	format.AddFlag(cmd, cli.JSON, cli.YAML)
 	return cmd
 }
 
 func newTokenRevokeCommand(s *Session) *cobra.Command {
-	r := &tokenRun{Session: s}
+	var all, yes bool
 	cmd := &cobra.Command{
 		Use:   "revoke NAME {TOKEN-ID... | --all}",
 		Short: "Revoke tokens that are restricted to a workspace",
@@ -94,100 +133,50 @@ func newTokenRevokeCommand(s *Session) *cobra.Command {
 		Example: "  kubectl coder token revoke ada.dev OeJj2hDqVq\n  kubectl coder token revoke ada.dev --all --yes",
 		Args: func(_ *cobra.Command, args []string) error {
 			// The server would take an empty id, for example of an unset variable, for all tokens.
-			if len(args) == 0 || r.all == (len(args) > 1) || slices.Contains(args, "") {
+			if len(args) == 0 || all == (len(args) > 1) || slices.Contains(args, "") {
 				return cli.Usage("give the name of one workspace, and the ids of tokens or --all")
 			}
 			return nil
 		},
 		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return r.revoke(cmd.Context(), args[0], args[1:]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			cluster, ws, err := s.OwnWorkspace(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			var tokens []*metav1.Preconditions
+			for _, id := range args[1:] {
+				tokens = append(tokens, &metav1.Preconditions{UID: ptr.To(types.UID(id))})
+			}
+			if all {
+				if err := s.Confirm(ctx, yes, fmt.Sprintf("Revoke all tokens of workspace %s?", ws.Name)); err != nil {
+					return err
+				}
+				tokens = append(tokens, nil)
+			}
+			for _, token := range tokens {
+				body, err := json.Marshal(metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, Preconditions: token})
+				if err != nil {
+					return err
+				}
+				request := cluster.subresource(http.MethodDelete, ws, tokenSubresource, nil).SetHeader("Content-Type", "application/json").Body(body)
+				revoked := &aggregationv1alpha1.CoderWorkspaceTokenList{}
+				if err := send(ctx, request, revoked); err != nil {
+					return fmt.Errorf("revoking tokens of workspace %s: %w", ws.Name, err)
+				}
+				for i := range revoked.Items {
+					fmt.Fprintf(s.Out, "token %s revoked\n", cli.Clean(revoked.Items[i].Status.TokenID))
+				}
+				if len(revoked.Items) == 0 {
+					fmt.Fprintf(s.Out, "Workspace %s has no tokens.\n", ws.Name)
+				}
+			}
+			return nil
+		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&r.all, "all", false, "revoke all tokens of the workspace")
-	flags.BoolVarP(&r.yes, "yes", "y", false, "do not ask for confirmation")
+	flags.BoolVar(&all, "all", false, "revoke all tokens of the workspace")
+	flags.BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
-}
-
-func (r *tokenRun) create(ctx context.Context, name string) error {
-	seconds := int64(r.duration / time.Second)
-	if r.duration <= 0 || r.duration%time.Second != 0 {
-		return cli.Usage("--duration is %s, and must be whole seconds", r.duration)
-	}
-	cluster, ws, err := r.OwnWorkspace(ctx, name)
-	if err != nil {
-		return err
-	}
-	token := &aggregationv1alpha1.CoderWorkspaceToken{Spec: aggregationv1alpha1.CoderWorkspaceTokenSpec{ExpirationSeconds: ptr.To(seconds)}}
-	if err := cluster.SubResource(tokenSubresource).Create(ctx, ws, token); err != nil {
-		return fmt.Errorf("creating a token of workspace %s: %w", ws.Name, err)
-	}
-	if r.format.Structured() {
-		token.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspaceToken"))
-		return r.format.Write(r.Out, token)
-	}
-	fmt.Fprintf(r.ErrOut, "A token of Coder user %s, until %s. The workspace has the id %s in Coder.\n",
-		cli.Clean(token.Status.CoderUser), token.Status.ExpirationTimestamp.UTC().Format(time.RFC3339), cli.Clean(token.Status.WorkspaceID))
-	fmt.Fprintln(r.Out, cli.Clean(token.Status.Token))
-	return nil
-}
-
-func (r *tokenRun) list(ctx context.Context, name string) error {
-	cluster, ws, err := r.OwnWorkspace(ctx, name)
-	if err != nil {
-		return err
-	}
-	list := &aggregationv1alpha1.CoderWorkspaceTokenList{}
-	if err := send(ctx, cluster.subresource(http.MethodGet, ws, tokenSubresource, nil), list); err != nil {
-		return fmt.Errorf("listing the tokens of workspace %s: %w", ws.Name, err)
-	}
-	if r.format.Structured() {
-		list.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspaceTokenList"))
-		return r.format.Write(r.Out, list)
-	}
-	if len(list.Items) == 0 {
-		fmt.Fprintf(r.Out, "Workspace %s has no tokens.\n", ws.Name)
-		return nil
-	}
-	table := cli.Table{Header: []string{"ID", "CODER USER", "REQUESTED BY", "EXPIRES"}, Columns: r.ScreenColumns}
-	for i := range list.Items {
-		s := &list.Items[i].Status
-		table.Add(cli.Text(s.TokenID), cli.Text(s.CoderUser), cli.Text(s.RequestedBy), cli.Text(s.ExpirationTimestamp.UTC().Format(time.RFC3339)))
-	}
-	table.Write(r.Out, r.Paint)
-	return nil
-}
-
-func (r *tokenRun) revoke(ctx context.Context, name string, ids []string) error {
-	cluster, ws, err := r.OwnWorkspace(ctx, name)
-	if err != nil {
-		return err
-	}
-	var tokens []*metav1.Preconditions
-	for _, id := range ids {
-		tokens = append(tokens, &metav1.Preconditions{UID: ptr.To(types.UID(id))})
-	}
-	if r.all {
-		if err := r.Confirm(ctx, r.yes, fmt.Sprintf("Revoke all tokens of workspace %s?", ws.Name)); err != nil {
-			return err
-		}
-		tokens = append(tokens, nil)
-	}
-	for _, token := range tokens {
-		body, err := json.Marshal(metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, Preconditions: token})
-		if err != nil {
-			return err
-		}
-		request := cluster.subresource(http.MethodDelete, ws, tokenSubresource, nil).SetHeader("Content-Type", "application/json").Body(body)
-		revoked := &aggregationv1alpha1.CoderWorkspaceTokenList{}
-		if err := send(ctx, request, revoked); err != nil {
-			return fmt.Errorf("revoking tokens of workspace %s: %w", ws.Name, err)
-		}
-		for i := range revoked.Items {
-			fmt.Fprintf(r.Out, "token %s revoked\n", cli.Clean(revoked.Items[i].Status.TokenID))
-		}
-		if len(revoked.Items) == 0 {
-			fmt.Fprintf(r.Out, "Workspace %s has no tokens.\n", ws.Name)
-		}
-	}
-	return nil
 }

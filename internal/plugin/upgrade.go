@@ -83,10 +83,15 @@ func (r *upgradePlanRun) do(ctx context.Context, args []string) error {
 	listErr := cluster.List(ctx, planes, client.InNamespace(cp.Namespace))
 	facts.Overlapping = upgrade.Overlapping(upgrade.Sharing(cp, planes.Items))
 	decision := upgrade.Decide(facts)
+	supported := upgrade.Check{Name: "VersionSupported", Result: upgrade.Warning}
+	status, _, message := upgrade.Supported(upgrade.Reference(facts.Wanted))
+	if supported.Message = message; status == metav1.ConditionTrue {
+		supported.Result = upgrade.Passed
+	}
 	plan := upgradePlan{
 		ControlPlane: cp.Namespace + "/" + cp.Name, Running: facts.Running, Image: facts.Image, Wanted: facts.Wanted,
 		Allowed: decision.Reason == "", Message: decision.Message, Pods: orderOfPods(cp, facts, decision),
-		Checks: append(slices.Clone(decision.Checks), supportedVersion(facts.Wanted), readyNow(cp), noBuilds(ctx, cluster, cp), noNewerProvisioners(ctx, cluster, cp, facts.Wanted)),
+		Checks: append(slices.Clone(decision.Checks), supported, readyNow(cp), noBuilds(ctx, cluster, cp), noNewerProvisioners(ctx, cluster, cp, facts.Wanted)),
 	}
 	quotas := slices.IndexFunc(plan.Checks, func(check upgrade.Check) bool { return check.Name == upgrade.CheckQuotas })
 	if listErr != nil && quotas >= 0 {
@@ -96,7 +101,12 @@ func (r *upgradePlanRun) do(ctx context.Context, args []string) error {
 		backup, schedule := backupBefore(ctx, cluster, cp, facts.Wanted)
 		checks := []upgrade.Check{backup}
 		if schedule != nil {
-			checks = append(checks, backupDestination(ctx, cluster, schedule))
+			// With the rights of the user, which may be others than those of the operator.
+			check, err := upgrade.TryDestination(ctx, cluster, schedule)
+			if apierrors.IsForbidden(err) {
+				check = upgrade.Check{Name: upgrade.CheckDestination, Result: upgrade.Warning, Message: "the operator checks it before a pod stops; it could not be checked here: " + err.Error()}
+			}
+			checks = append(checks, check)
 		}
 		for _, check := range append(checks, newServer(ctx, cluster, cp, facts)) {
 			plan.Checks = append(plan.Checks, check)
@@ -158,15 +168,6 @@ func orderOfPods(cp *coderv1alpha1.CoderControlPlane, facts upgrade.Facts, decis
 	return "each new pod starts before an old one stops" + ends
 }
 
-func supportedVersion(wanted string) upgrade.Check {
-	check := upgrade.Check{Name: "VersionSupported", Result: upgrade.Warning}
-	status, _, message := upgrade.Supported(upgrade.Reference(wanted))
-	if check.Message = message; status == metav1.ConditionTrue {
-		check.Result = upgrade.Passed
-	}
-	return check
-}
-
 // backupBefore says whether the upgrade makes a backup, and returns the schedule whose template it has. A failed check means that
 // it does not begin.
 func backupBefore(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane, wanted string) (upgrade.Check, *coderv1alpha1.CoderBackupSchedule) {
@@ -198,15 +199,6 @@ func backupBefore(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderContro
 		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: message + ", which has made none yet; if it fails, the old Coder starts again"}, schedule
 	}
 	return upgrade.Check{Name: name, Result: upgrade.Passed, Message: fmt.Sprintf("%s; the last of them is %s", message, schedule.Status.LastSuccessfulBackup)}, schedule
-}
-
-// backupDestination checks where the backup is stored, with the rights of the user, which may be others than those of the operator.
-func backupDestination(ctx context.Context, c *Cluster, schedule *coderv1alpha1.CoderBackupSchedule) upgrade.Check {
-	check, err := upgrade.TryDestination(ctx, c, schedule)
-	if apierrors.IsForbidden(err) {
-		return upgrade.Check{Name: upgrade.CheckDestination, Result: upgrade.Warning, Message: "the operator checks it before a pod stops; it could not be checked here: " + err.Error()}
-	}
-	return check
 }
 
 // newServer checks the version of PostgreSQL that the newest backup of the control plane reports.
@@ -283,4 +275,78 @@ func noNewerProvisioners(ctx context.Context, c *Cluster, cp *coderv1alpha1.Code
 		}
 	}
 	return upgrade.Check{Name: name, Result: upgrade.Passed, Message: "no CoderProvisioner has a newer image; those without an image follow the control plane"}
+}
+
+func newUpgradeStatusCommand(s *Session) *cobra.Command {
+	var format cli.Format
+	cmd := &cobra.Command{
+		Use:   "status [CONTROLPLANE]",
+		Short: "Show how far the upgrade of a control plane is, or how the last one ended",
+		Long: "Shows the phase of an upgrade to another minor version of Coder, its backup, and what to do if it has failed.\n\n" +
+			"Exit codes: 0 the upgrade runs or is complete, or there was none; 1 it has failed or was taken back, or the state could\n" +
+			"not be read; 2 wrong command line.",
+		Example:           "  kubectl coder upgrade status -n coder",
+		Args:              arguments(0, 1, "show one control plane at a time"),
+		ValidArgsFunction: s.CompleteName("CoderControlPlane"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cluster, cp, err := s.ControlPlane(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			u := cp.Status.Upgrade
+			switch {
+			case format.Structured():
+				err = format.Write(s.Out, u)
+			case u == nil:
+				fmt.Fprintf(s.Out, "The operator has not upgraded %s/%s to another minor version.\n", cp.Namespace, cp.Name)
+			default:
+				writeUpgradeStatus(cmd.Context(), s, cluster, cp, u)
+			}
+			if err == nil && u != nil && (u.Phase == coderv1alpha1.UpgradeReverted || u.Phase == coderv1alpha1.UpgradeFailed) {
+				return &cli.ExitError{Code: cli.ExitFailure}
+			}
+			return err
+		},
+	}
+	format.AddFlag(cmd, cli.JSON, cli.YAML)
+	return cmd
+}
+
+func writeUpgradeStatus(ctx context.Context, s *Session, cluster *Cluster, cp *coderv1alpha1.CoderControlPlane, u *coderv1alpha1.UpgradeStatus) {
+	table := cli.Table{}
+	row := func(name, text string) { table.Add(cli.Text(name), cli.Text(text)) }
+	row("Control plane", cp.Namespace+"/"+cp.Name)
+	row("Upgrade", fmt.Sprintf("from %s to %s", u.FromVersion, upgrade.Reference(u.ToImage)))
+	row("Phase", fmt.Sprintf("%s for %s", u.Phase, cli.Ago(s.Now(), u.PhaseStartedAt.Time)))
+	took := "runs for " + cli.Ago(s.Now(), u.StartedAt.Time)
+	if u.FinishedAt != nil {
+		took = "took " + cli.Ago(u.FinishedAt.Time, u.StartedAt.Time)
+	}
+	row("Started", u.StartedAt.UTC().Format("2006-01-02 15:04:05 MST")+", "+took)
+	if u.Backup != "" {
+		backup, state := &coderv1alpha1.CoderBackup{}, "not created yet"
+		if err := cluster.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: u.Backup}, backup); err == nil {
+			state = string(backup.Status.Phase)
+		} else if client.IgnoreNotFound(err) != nil {
+			state = "could not be read: " + err.Error()
+		}
+		row("Backup", u.Backup+", "+state)
+	}
+	if u.ExternalBackup != "" && u.ExternalBackup != u.Backup {
+		row("Backup", u.ExternalBackup+", made by another tool")
+	}
+	if u.StoppedAt != nil {
+		row("Old pods stopped", u.StoppedAt.UTC().Format("2006-01-02 15:04:05 MST"))
+	}
+	if u.SchemaBefore != 0 {
+		schema := fmt.Sprintf("%d before", u.SchemaBefore)
+		if u.SchemaAfter != 0 {
+			schema += fmt.Sprintf(", %d after", u.SchemaAfter)
+		}
+		row("Schema", schema)
+	}
+	if c := meta.FindStatusCondition(cp.Status.Conditions, coderv1alpha1.ConditionUpgraded); c != nil {
+		row("Message", c.Message)
+	}
+	table.Write(s.Out, s.Paint)
 }

@@ -77,7 +77,16 @@ func (r *upgradeRevertRun) do(ctx context.Context, args []string) error {
 		"bootstrap": map[string]any{"fromBackup": map[string]any{"name": u.Backup}},
 	}
 	if manager := gitOpsManager(cp); manager != "" || r.print {
-		return r.printChange(cp, manager, lost, spec)
+		text, err := yaml.Marshal(map[string]any{"spec": spec})
+		if err != nil {
+			return err
+		}
+		if manager != "" {
+			fmt.Fprintf(r.ErrOut, "%s manages the control plane, so nothing was changed.\n", manager)
+		}
+		fmt.Fprintf(r.ErrOut, "%s Set these fields of %s/%s in one change, and no other database:\n", lost, cp.Namespace, cp.Name)
+		_, err = r.Out.Write(text)
+		return err
 	}
 	question := fmt.Sprintf("%s Restore CoderBackup %s into the empty database of Secret %s, and run %s with it in %s/%s?", lost, u.Backup, r.secret, u.FromImage, cp.Namespace, cp.Name)
 	if err := r.Confirm(ctx, r.yes, question); err != nil {
@@ -121,19 +130,6 @@ func (r *upgradeRevertRun) revertible(cp *coderv1alpha1.CoderControlPlane) error
 		return cli.Usage("Secret %s is that of the migrated database: create an empty database, and another Secret with its URL", r.secret)
 	}
 	return nil
-}
-
-func (r *upgradeRevertRun) printChange(cp *coderv1alpha1.CoderControlPlane, manager, lost string, spec map[string]any) error {
-	text, err := yaml.Marshal(map[string]any{"spec": spec})
-	if err != nil {
-		return err
-	}
-	if manager != "" {
-		fmt.Fprintf(r.ErrOut, "%s manages the control plane, so nothing was changed.\n", manager)
-	}
-	fmt.Fprintf(r.ErrOut, "%s Set these fields of %s/%s in one change, and no other database:\n", lost, cp.Namespace, cp.Name)
-	_, err = r.Out.Write(text)
-	return err
 }
 
 // gitOpsManager returns the tool that would undo a change of an object, or an empty string.

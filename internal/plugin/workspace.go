@@ -35,7 +35,6 @@ type workspaceAction struct {
 	starts bool
 }
 
-// newWorkspaceCommands returns the commands start, stop, restart, update and orphan.
 func newWorkspaceCommands(s *Session) []*cobra.Command {
 	return []*cobra.Command{
 		newActionCommand(s, "Start workspaces", "Starts workspaces. Those that run already are left as they are.\n",
@@ -83,7 +82,11 @@ func newActionCommand(s *Session, short, what string, a workspaceAction) *cobra.
 		cmd.Example = "  kubectl coder update coder.ada.dev --wait\n" +
 			"  kubectl coder update -n coder --template kubernetes --only-stopped\n" +
 			"  kubectl coder update -n coder --template kubernetes --max-unavailable 10% --idle 30m --yes"
-		r.rollout.addFlags(flags)
+		flags.StringVar(&r.rollout.unavailable, "max-unavailable", "",
+			"update at most this number or percentage of the chosen workspaces at the same time, as 5 or 10%, and wait for them; if not given, all at once")
+		flags.IntVar(&r.rollout.failures, "max-failures", 1, "with --max-unavailable: start no more updates after this number of failures")
+		flags.BoolVar(&r.rollout.onlyStopped, "only-stopped", false, "only workspaces that are stopped")
+		flags.DurationVar(&r.rollout.idle, "idle", 0, "only workspaces that are stopped, or that nobody has used for this time; at least 5m")
 	}
 	if a.starts {
 		flags.StringArrayVar(&r.ephemeral, "ephemeral-parameter", nil,
@@ -155,7 +158,19 @@ func (s *workspaceSelection) namespace(c *Cluster) string {
 // find reads the workspaces. It returns an error if there are none.
 func (s *workspaceSelection) find(ctx context.Context, c *Cluster) ([]aggregationv1alpha1.CoderWorkspace, error) {
 	if len(s.names) > 0 {
-		return findNamedWorkspaces(ctx, c, s.names)
+		var found []aggregationv1alpha1.CoderWorkspace
+		for _, text := range s.names {
+			target, err := ParseTarget(text, "CoderWorkspace")
+			if err != nil {
+				return nil, err
+			}
+			ws, err := c.Workspace(ctx, target.Name)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, *ws)
+		}
+		return found, nil
 	}
 	namespace := s.namespace(c)
 	var list aggregationv1alpha1.CoderWorkspaceList
@@ -183,22 +198,6 @@ func (s *workspaceSelection) find(ctx context.Context, c *Cluster) ([]aggregatio
 			where = "namespace " + namespace
 		}
 		return nil, fmt.Errorf("there is no such workspace in %s: kubectl get coderworkspaces -A --show-labels lists all", where)
-	}
-	return found, nil
-}
-
-func findNamedWorkspaces(ctx context.Context, c *Cluster, names []string) ([]aggregationv1alpha1.CoderWorkspace, error) {
-	var found []aggregationv1alpha1.CoderWorkspace
-	for _, text := range names {
-		target, err := ParseTarget(text, "CoderWorkspace")
-		if err != nil {
-			return nil, err
-		}
-		ws, err := c.Workspace(ctx, target.Name)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, *ws)
 	}
 	return found, nil
 }
@@ -253,18 +252,14 @@ func (r *workspaceRun) look(ctx context.Context, c *Cluster, o *workspaceOrder) 
 		return o.err != nil, nil
 	}
 	built := buildNumber(ws) > o.before
-	if failed := stalled(ws.Status.Conditions); failed != nil && (built || !o.failed || lasts(failed.Reason)) {
+	// With these reasons another action is needed, whatever was requested before.
+	lasting := []string{aggregationv1alpha1.ReasonChangeRefused, aggregationv1alpha1.ReasonNoProvisioner}
+	if failed := stalled(ws.Status.Conditions); failed != nil && (built || !o.failed || slices.Contains(lasting, failed.Reason)) {
 		o.err = fmt.Errorf("%s; kubectl coder logs -n %s %s shows the whole log", cli.Clean(failed.Message), ws.Namespace, ws.Name)
 		return true, nil
 	}
 	ready := meta.IsStatusConditionTrue(ws.Status.Conditions, aggregationv1alpha1.ConditionReady)
 	return ready && (o.phase == "" || ws.Status.Phase == o.phase) && (built || !r.anew), nil
-}
-
-// lasts reports whether a stalled workspace with this reason needs another action, whatever was
-// requested before.
-func lasts(reason string) bool {
-	return reason == aggregationv1alpha1.ReasonChangeRefused || reason == aggregationv1alpha1.ReasonNoProvisioner
 }
 
 // workspaceState describes the state of the workspace for the progress output.

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -109,10 +112,21 @@ func (r *workspaceRun) validate() error {
 			return cli.Usage("--ephemeral-parameter %q: give name=value", p)
 		}
 	}
-	if r.updates {
-		return r.rollout.validate()
+	if !r.updates {
+		return nil
 	}
-	return nil
+	switch o := &r.rollout; {
+	case o.onlyStopped && o.idle != 0:
+		return cli.Usage("give --only-stopped or --idle, not both")
+	case o.idle != 0 && o.idle < leastIdle:
+		return cli.Usage("--idle %s: give at least %s, because Coder reports the use of a workspace late", o.idle, leastIdle)
+	case o.failures < 1:
+		return cli.Usage("--max-failures %d: give 1 or more", o.failures)
+	case o.unavailable == "":
+		return nil
+	}
+	_, err := r.rollout.most(1)
+	return err
 }
 
 // confirm asks the user before running workspaces are stopped or deleted.
@@ -121,21 +135,17 @@ func (r *workspaceRun) confirm(ctx context.Context, found []aggregationv1alpha1.
 	if !r.ends || r.rollout.onlyStopped || r.dryRun || len(changing) == 0 {
 		return nil
 	}
-	return r.Confirm(ctx, r.yes, r.question(changing))
-}
-
-func (r *workspaceRun) question(found []aggregationv1alpha1.CoderWorkspace) string {
 	verb, where, effect := strings.ToUpper(r.verb[:1])+r.verb[1:], "", "Its processes are stopped."
 	if r.removes {
 		verb, where, effect = "Delete", " in Coder only", "It cannot be brought back. What is listed above, and all else that its template created, stays."
 	}
-	if len(found) == 1 {
-		ws := found[0]
-		return fmt.Sprintf("%s workspace %s of %s%s? %s", verb, ws.Name, ws.Status.OwnerName, where, effect)
+	if len(changing) == 1 {
+		ws := changing[0]
+		return r.Confirm(ctx, r.yes, fmt.Sprintf("%s workspace %s of %s%s? %s", verb, ws.Name, ws.Status.OwnerName, where, effect))
 	}
-	names := firstNames(len(found), mostNamedInQuestion, func(i int) string { return found[i].Namespace + "/" + found[i].Name })
+	names := firstNames(len(changing), mostNamedInQuestion, func(i int) string { return changing[i].Namespace + "/" + changing[i].Name })
 	effect = strings.NewReplacer("Its processes", "Their processes", "It cannot", "They cannot", "its template", "their templates").Replace(effect)
-	return fmt.Sprintf("%s %d workspaces (%s)%s? %s", verb, len(found), names, where, effect)
+	return r.Confirm(ctx, r.yes, fmt.Sprintf("%s %d workspaces (%s)%s? %s", verb, len(changing), names, where, effect))
 }
 
 // start requests the action for each workspace. One that is to be spared if it is in use is read again before.
@@ -182,7 +192,6 @@ func (r *workspaceRun) hasState(ws aggregationv1alpha1.CoderWorkspace) bool {
 		(failed == nil || failed.Reason != aggregationv1alpha1.ReasonChangeRefused)
 }
 
-// ask requests the action for one workspace.
 func (r *workspaceRun) ask(ctx context.Context, c *Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
 	if r.updates {
 		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"templateVersionID": r.versions[ws.UID]}})
@@ -285,4 +294,27 @@ func (r *workspaceRun) outdated(ctx context.Context, c *Cluster, found []aggrega
 		}
 	}
 	return outdated, nil
+}
+
+// reportLeftovers prints which pods and volume claims of workspaces stay if these are deleted without a
+// build. It finds them by Coder's label, in all namespaces if the user may list them.
+func (c *Cluster) reportLeftovers(ctx context.Context, out io.Writer, all []aggregationv1alpha1.CoderWorkspace) {
+	for i := range all {
+		ws := &all[i]
+		for _, kind := range []string{"Pod", "PersistentVolumeClaim"} {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
+			ours := client.MatchingLabels{aggregationv1alpha1.LabelWorkspaceID: ws.Status.ID}
+			err := c.List(ctx, list, ours)
+			if apierrors.IsForbidden(err) {
+				err = c.List(ctx, list, ours, client.InNamespace(ws.Namespace))
+			}
+			if err != nil {
+				fmt.Fprintf(out, "workspace %s: its %ss could not be listed: %s\n", ws.Name, kind, cli.Clean(err.Error()))
+			}
+			for _, item := range list.Items {
+				fmt.Fprintf(out, "workspace %s: %s %s/%s stays\n", ws.Name, kind, item.Namespace, item.Name)
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package redaction
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -21,14 +22,20 @@ var (
 func assignedLength(m match) int {
 	switch {
 	case strings.ContainsAny(m.lead[len(m.lead)-1:], "\"'`"):
-		return quotedLength(m)
+		length := closingQuote(m.lead, m.rest)
+		if !m.strict && isHarmless(m.lead, m.rest[:length]) {
+			return 0
+		}
+		return length
 	case m.strict:
 		return len(strings.TrimRight(until(m.rest, blanks+`"`), `\`))
 	}
 	head := first(m.rest, maxWord)
 	length := unquotedLength(head)
 	v := head[:length]
-	if isHarmless(m.lead, v) || isStructure(v) {
+	// A structure as printed by Go or JSON, or a shell substitution.
+	structures := []string{"{", "[", "&{", "map[", "=", "$(", "${"}
+	if isHarmless(m.lead, v) || slices.ContainsFunc(structures, func(start string) bool { return strings.HasPrefix(v, start) }) {
 		return 0
 	}
 	isPassword := strings.HasPrefix(strings.ToLower(m.lead), "pass")
@@ -38,28 +45,13 @@ func assignedLength(m match) int {
 	return 0
 }
 
-func quotedLength(m match) int {
-	if !m.strict && strictLead.MatchString(m.lead) {
-		return 0
-	}
-	length := closingQuote(m.lead, m.rest)
-	if !m.strict && isHarmless(m.lead, m.rest[:length]) {
-		return 0
-	}
-	return length
-}
-
 // isHarmless reports whether a value that follows a keyword is not a secret: a word such as
-// "none", the name of a Kubernetes Secret, or a number after a plural.
+// "none", the name of a Kubernetes Secret, or a number after a plural, such as "tokens".
 func isHarmless(lead, v string) bool {
-	return strictLead.MatchString(lead) || saysNothing(v) || isPlural(lead) && isNumber(v) ||
-		strings.HasPrefix(strings.ToLower(lead), "secret") && namesObject(v)
-}
-
-// isPlural reports whether a lead begins with a word such as "tokens".
-func isPlural(lead string) bool {
-	word := lead[:run(lead, "_-")]
-	return word[len(word)-1]|' ' == 's'
+	// The word is empty if it begins with a letter that only folds to ASCII, such as U+017F.
+	isPlural := strings.HasSuffix(strings.ToLower(lead[:run(lead, "_-")]), "s")
+	return strictLead.MatchString(lead) || saysNothing(v) || isPlural && isNumber(v) ||
+		strings.HasPrefix(strings.ToLower(lead), "secret") && len(v) <= 253 && objectName.MatchString(v) && !uuid.MatchString(v)
 }
 
 // closingQuote returns the end of the string that the last character of lead opens. The

@@ -9,7 +9,7 @@
 //
 // patterns.go lists the patterns and applies them. Each other file has one family of patterns:
 // assignments.go (password=x, --token x), headers.go, urls.go, tokens.go, and multiline.go for
-// private keys and blocks of YAML. redactor.go learns values, and encodings.go their encodings.
+// private keys and blocks of YAML. redactor.go learns values and their encodings.
 //
 // There are two levels. Text is for public output: in doubt it removes. Prose is for
 // conditions and for answers to users who may read the object: it also checks the value, so

@@ -21,16 +21,14 @@ const leastCredentials = 8
 func authorizationLength(m match) int {
 	head := first(m.rest, maxWord)
 	word := until(head, blanks+`"'\],`)
-	whole := hasScheme(m.lead) && len(word) == headerLength(head) && !saysNothing(word)
+	// The lead ends with the word of a scheme and a space.
+	lead := strings.TrimRight(m.lead, " \t")
+	hasScheme := len(lead) < len(m.lead) && run(lead[len(lead)-1:], "") > 0
+	whole := hasScheme && len(word) == headerLength(head) && !saysNothing(word)
 	if !m.strict && !whole && !looksSecret(word) {
 		return 0
 	}
 	return headerLength(m.rest)
-}
-
-func hasScheme(lead string) bool {
-	word := strings.TrimRight(lead, " \t")
-	return len(word) < len(lead) && run(word[len(word)-1:], "") > 0
 }
 
 // headerLength returns the length of a header's value.

@@ -58,6 +58,7 @@ func TestSecretsAreReplaced(t *testing.T) {
 		"apiKey=abc,api-key=abc,API_KEY=abc":               "apiKey=[redacted],api-key=[redacted],API_KEY=[redacted]",
 		"CODER_PROVISIONER_DAEMON_PSK=abc":                 "CODER_PROVISIONER_DAEMON_PSK=[redacted]",
 		"aws_secret_access_key = wJalr/XUtnFEMI+K":         "aws_secret_access_key = [redacted]",
+		"a secret, ſecret=hunter":                          "a secret, ſecret=[redacted]",
 		"AccountName=a;AccountKey=x1y2==;Other=z":          "AccountName=a;AccountKey=[redacted];Other=z",
 		"--token abc12345 --user x":                        "--token [redacted] --user x",
 		"--db-password=abc --user x":                       "--db-password=[redacted] --user x",

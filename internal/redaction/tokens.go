@@ -94,21 +94,14 @@ func withoutCoderTokens(line string, strict bool) string {
 
 func sessionSecret(line string, dash int, strict bool) int {
 	before, after := line[max(0, dash-idLength-1):dash], line[dash+1:min(len(line), dash+1+secretLength+1)]
-	id := len(before) - lastWord(before)
+	id := 0
+	for id < len(before) && run(before[len(before)-id-1:len(before)-id], "") > 0 {
+		id++
+	}
 	if id != idLength || run(after, "") != secretLength || !strict && !looksRandom(after[:secretLength]) {
 		return 0
 	}
 	return secretLength
-}
-
-// lastWord returns the index at which the letters and digits at the end of s begin.
-func lastWord(s string) int {
-	for i := len(s); i > 0; i-- {
-		if run(s[i-1:i], "") == 0 {
-			return i
-		}
-	}
-	return 0
 }
 
 func proxySecret(line string, colon int) int {

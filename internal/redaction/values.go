@@ -2,7 +2,6 @@ package redaction
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -56,19 +55,6 @@ func saysNothing(v string) bool {
 		return true
 	}
 	return strings.Trim(v, "*") == "" || len(v) > 3 && strings.Trim(v, "xX") == "" || reference.MatchString(v) || removed.MatchString(v) || lowerPath.MatchString(v)
-}
-
-// isStructure reports whether v starts a structure as printed by Go or JSON, or a shell
-// substitution.
-func isStructure(v string) bool {
-	starts := []string{"{", "[", "&{", "map[", "=", "$(", "${"}
-	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(v, start) })
-}
-
-// namesObject reports whether v is the name of an object. The name of a Secret is not
-// secret.
-func namesObject(v string) bool {
-	return len(v) <= 253 && objectName.MatchString(v) && !uuid.MatchString(v)
 }
 
 func isNumber(v string) bool { return strings.Trim(v, "0123456789") == "" }

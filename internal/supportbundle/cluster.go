@@ -3,7 +3,6 @@ package supportbundle
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -21,18 +19,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// reachable returns an error if kube-apiserver does not respond. Any response is
-// sufficient, including an error.
-func (c *collector) reachable() error {
-	_, err := c.kube.Discovery().ServerVersion()
-	var status apierrors.APIStatus
-	if err == nil || errors.As(err, &status) {
-		return nil
-	}
-	return fmt.Errorf("kube-apiserver at %s does not respond, so there is no archive; check your kubeconfig: %w", c.config.Host, err)
-}
-
-func (c *collector) versions(context.Context) {
+func (c *collector) versions() {
 	out := map[string]any{"program": version.String(), "collectedAt": c.now().UTC().Format("2006-01-02T15:04:05Z")}
 	server, err := c.kube.Discovery().ServerVersion()
 	if err != nil {

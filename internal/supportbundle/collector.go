@@ -69,7 +69,7 @@ type scope struct {
 // in the README.
 func (c *collector) collect(ctx context.Context) {
 	s := &scope{owners: map[string]bool{}}
-	c.versions(ctx)
+	c.versions()
 	c.problems(ctx)
 	c.installation(ctx, s)
 	c.kinds(ctx, s)
@@ -148,34 +148,20 @@ func (a *archive) add(name string, c content, size int) error {
 	return nil
 }
 
-// contains reports whether the archive has a file, or files in a folder if name ends with a slash.
-func (a *archive) contains(name string) bool {
-	for file := range a.files {
-		if strings.HasPrefix(file, name) {
-			return true
-		}
-	}
-	return false
-}
-
-// without returns the content of a file without secrets.
-func (c content) without(redactor *redaction.Redactor) (string, error) {
-	if c.document == nil {
-		return redactor.Text(c.text), nil
-	}
-	text, err := yaml.Marshal(redactor.Document(c.document))
-	return redactor.Known(string(text)), err
-}
-
 // write writes the archive without secrets. The names of files are redacted too. The
 // entries are sorted, in a folder with the name of the archive.
 func (a *archive) write(to io.Writer, folder string, at time.Time, redactor *redaction.Redactor) error {
 	compressed := gzip.NewWriter(to)
 	files := tar.NewWriter(compressed)
 	for _, name := range slices.Sorted(maps.Keys(a.files)) {
-		text, err := a.files[name].without(redactor)
-		if err != nil {
-			return fmt.Errorf("writing %s as YAML: %w", name, err)
+		file := a.files[name]
+		text := redactor.Text(file.text)
+		if file.document != nil {
+			document, err := yaml.Marshal(redactor.Document(file.document))
+			if err != nil {
+				return fmt.Errorf("writing %s as YAML: %w", name, err)
+			}
+			text = redactor.Known(string(document))
 		}
 		header := &tar.Header{
 			Typeflag: tar.TypeReg, Name: path.Join(folder, redactor.Text(name)), Size: int64(len(text)), Mode: 0o600, ModTime: at,
@@ -203,7 +189,7 @@ func (c *collector) readme() string {
 	fmt.Fprintf(&b, "# Support bundle of coder-k8s\n\nCollected at %s by coder-k8s %s.\n\n## What is in it\n\n",
 		c.now().UTC().Format(time.RFC3339), version.String())
 	for _, p := range c.parts {
-		if c.archive.contains(p.path) {
+		if slices.ContainsFunc(slices.Collect(maps.Keys(c.archive.files)), func(file string) bool { return strings.HasPrefix(file, p.path) }) {
 			fmt.Fprintf(&b, "- `%s`: %s\n", p.path, p.what)
 		}
 	}

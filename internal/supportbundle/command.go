@@ -1,6 +1,7 @@
 package supportbundle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
@@ -64,43 +66,52 @@ func command(streams genericiooptions.IOStreams, now func() time.Time, check che
 	return cmd
 }
 
-// validate validates the flags and returns the value of --max-size in bytes.
-func (o *options) validate() (int64, error) {
-	size, err := resource.ParseQuantity(o.maxSize)
+func (o *options) run(ctx context.Context) error {
 	const least = 1 << 20
+	size, err := resource.ParseQuantity(o.maxSize)
 	switch {
 	case err != nil || size.Value() < least:
-		return 0, cli.Usage("--max-size is %q; give at least 1Mi, for example 100Mi", o.maxSize)
+		return cli.Usage("--max-size is %q; give at least 1Mi, for example 100Mi", o.maxSize)
 	case o.c.since <= 0:
-		return 0, cli.Usage("--since is %s; give how far back logs go, for example 24h", o.c.since)
+		return cli.Usage("--since is %s; give how far back logs go, for example 24h", o.c.since)
 	case o.timeout <= 0:
-		return 0, cli.Usage("--timeout is %s; give how long collecting may take, for example 3m", o.timeout)
+		return cli.Usage("--timeout is %s; give how long collecting may take, for example 3m", o.timeout)
 	case o.c.operatorNamespace == "":
-		return 0, cli.Usage("--operator-namespace is empty")
+		return cli.Usage("--operator-namespace is empty")
 	}
-	return size.Value(), nil
-}
-
-func (o *options) run(ctx context.Context) error {
-	most, err := o.validate()
-	if err != nil {
-		return err
-	}
-	o.c.archive = newArchive(most)
+	c := &o.c
+	c.archive = newArchive(size.Value())
 	if err := o.connect(); err != nil {
 		return err
 	}
-	if err := o.c.reachable(); err != nil {
-		return err
+	// An error status is a response too.
+	if _, err := c.kube.Discovery().ServerVersion(); err != nil && !errors.As(err, new(apierrors.APIStatus)) {
+		return fmt.Errorf("kube-apiserver at %s does not respond, so there is no archive; check your kubeconfig: %w", c.config.Host, err)
 	}
 	fmt.Fprintln(o.streams.ErrOut, "Collecting with your permissions. Nothing in the cluster is changed.")
 	collecting, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	o.c.collect(collecting)
+	c.collect(collecting)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("collecting was interrupted, so there is no archive: %w", err)
 	}
-	return o.finish()
+	// The README is not subject to --max-size.
+	c.archive.files["README.md"] = content{text: c.readme()}
+	folder := "coder-k8s-support-" + c.now().UTC().Format("20060102T150405Z")
+	name := cmp.Or(o.output, folder+".tar.gz")
+	if err := o.save(name, func(to io.Writer) error { return c.archive.write(to, folder, c.now(), c.redactor) }); err != nil {
+		return err
+	}
+	if name != "-" {
+		fmt.Fprintln(o.streams.Out, name)
+	}
+	if len(c.left) == 0 {
+		return nil
+	}
+	for _, line := range c.left {
+		fmt.Fprintln(o.streams.ErrOut, "left out: "+cli.Clean(c.redactor.Text(line)))
+	}
+	return &cli.ExitError{Code: cli.ExitPartial, Err: fmt.Errorf("the archive is incomplete: see above, or its README")}
 }
 
 func (o *options) connect() error {
@@ -120,31 +131,6 @@ func (o *options) connect() error {
 		c.redactor.Learn(secret)
 	}
 	return nil
-}
-
-// finish writes the archive and prints its name.
-func (o *options) finish() error {
-	c := &o.c
-	// The README is not subject to --max-size.
-	c.archive.files["README.md"] = content{text: c.readme()}
-	folder := "coder-k8s-support-" + c.now().UTC().Format("20060102T150405Z")
-	name := o.output
-	if name == "" {
-		name = folder + ".tar.gz"
-	}
-	if err := o.save(name, func(to io.Writer) error { return c.archive.write(to, folder, c.now(), c.redactor) }); err != nil {
-		return err
-	}
-	if name != "-" {
-		fmt.Fprintln(o.streams.Out, name)
-	}
-	if len(c.left) == 0 {
-		return nil
-	}
-	for _, line := range c.left {
-		fmt.Fprintln(o.streams.ErrOut, "left out: "+cli.Clean(c.redactor.Text(line)))
-	}
-	return &cli.ExitError{Code: cli.ExitPartial, Err: fmt.Errorf("the archive is incomplete: see above, or its README")}
 }
 
 // save creates the file with permissions for its owner only. It does not overwrite a file.

@@ -50,7 +50,16 @@ func (l oneLog) path() string {
 func (c *collector) logs(ctx context.Context, s *scope) {
 	var all []oneLog
 	for _, p := range s.pods {
-		all = append(all, logsOf(p.pod)...)
+		for _, status := range slices.Concat(p.pod.Status.InitContainerStatuses, p.pod.Status.ContainerStatuses) {
+			log := oneLog{namespace: p.pod.Namespace, pod: p.pod.Name, container: status.Name}
+			if status.State.Waiting == nil {
+				all = append(all, log)
+			}
+			if status.LastTerminationState.Terminated != nil {
+				log.previous = true
+				all = append(all, log)
+			}
+		}
 	}
 	for i, log := range all {
 		share := max(leastLog, c.archive.budget/int64(len(all)-i))
@@ -64,21 +73,6 @@ func (c *collector) logs(ctx context.Context, s *scope) {
 		}
 	}
 	c.describe("logs/", fmt.Sprintf("logs of the operator's and of Coder's pods, of the last %s; .previous is of the container before it was restarted", duration.HumanDuration(c.since)))
-}
-
-func logsOf(pod *corev1.Pod) []oneLog {
-	var out []oneLog
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		log := oneLog{namespace: pod.Namespace, pod: pod.Name, container: status.Name}
-		if status.State.Waiting == nil {
-			out = append(out, log)
-		}
-		if status.LastTerminationState.Terminated != nil {
-			log.previous = true
-			out = append(out, log)
-		}
-	}
-	return out
 }
 
 func (c *collector) read(ctx context.Context, log oneLog, most int64) (string, error) {

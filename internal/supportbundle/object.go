@@ -24,42 +24,27 @@ func (c cleaner) object(from *unstructured.Unstructured) map[string]any {
 	unstructured.RemoveNestedField(object, "metadata", "managedFields")
 	switch from.GetKind() {
 	case "Secret", "ConfigMap":
-		c.content(object)
+		for field, encoded := range map[string]bool{"data": from.GetKind() == "Secret", "stringData": false, "binaryData": true} {
+			if all, ok := object[field].(map[string]any); ok {
+				object[field] = sizes(all, encoded)
+			}
+		}
 	case "CustomResourceDefinition":
-		c.definition(object)
+		// The schemas are long, and known from the version.
+		versions, _, _ := unstructured.NestedSlice(object, "spec", "versions")
+		for _, v := range versions {
+			if version, ok := v.(map[string]any); ok {
+				version["schema"] = "left out"
+			}
+		}
+		_ = unstructured.SetNestedSlice(object, versions, "spec", "versions")
 	case "CoderTemplate":
-		c.files(object)
+		if files, ok, _ := unstructured.NestedMap(object, "spec", "files"); ok {
+			_ = unstructured.SetNestedMap(object, sizes(files, false), "spec", "files")
+		}
 	}
 	c.mapping(object)
 	return object
-}
-
-// content keeps only the keys and sizes of a Secret or ConfigMap.
-func (c cleaner) content(object map[string]any) {
-	encoded := object["kind"] == "Secret"
-	for field, encoded := range map[string]bool{"data": encoded, "stringData": false, "binaryData": true} {
-		if all, ok := object[field].(map[string]any); ok {
-			object[field] = sizes(all, encoded)
-		}
-	}
-}
-
-// definition removes the schemas, which are long and known from the version.
-func (c cleaner) definition(object map[string]any) {
-	versions, _, _ := unstructured.NestedSlice(object, "spec", "versions")
-	for _, v := range versions {
-		if version, ok := v.(map[string]any); ok {
-			version["schema"] = "left out"
-		}
-	}
-	_ = unstructured.SetNestedSlice(object, versions, "spec", "versions")
-}
-
-// files keeps only the names and sizes of a template's files.
-func (c cleaner) files(object map[string]any) {
-	if files, ok, _ := unstructured.NestedMap(object, "spec", "files"); ok {
-		_ = unstructured.SetNestedMap(object, sizes(files, false), "spec", "files")
-	}
 }
 
 // sizes replaces the values by their sizes. If encoded is set, values may be base64.
@@ -91,20 +76,15 @@ func (c cleaner) mapping(object map[string]any) {
 		case []any:
 			c.list(key, value)
 		case string:
-			object[key] = c.text(key, value)
+			switch {
+			case strings.HasPrefix(value, redaction.Placeholder):
+			case key == "caBundle":
+				object[key] = fmt.Sprintf("certificates, %d characters", len(value))
+			case value != "" && redaction.NamesSecret(key):
+				object[key] = c.removed(key, value)
+			}
 		}
 	}
-}
-
-func (c cleaner) text(key, value string) string {
-	switch {
-	case strings.HasPrefix(value, redaction.Placeholder):
-	case key == "caBundle":
-		return fmt.Sprintf("certificates, %d characters", len(value))
-	case value != "" && redaction.NamesSecret(key):
-		return c.removed(key, value)
-	}
-	return value
 }
 
 func (c cleaner) list(key string, list []any) {
@@ -120,19 +100,14 @@ func (c cleaner) list(key string, list []any) {
 		}
 		switch key {
 		case "env", "extraEnv", "httpHeaders", "parameters", "variables":
-			c.named(entry)
+			name, _ := entry["name"].(string)
+			value, ok := entry["value"].(string)
+			if ok && value != "" && !harmlessVariables.MatchString(name) && !plainValue.MatchString(value) {
+				entry["value"] = c.removed(name, value)
+			}
 		}
 		c.mapping(entry)
 	}
-}
-
-func (c cleaner) named(entry map[string]any) {
-	name, _ := entry["name"].(string)
-	value, ok := entry["value"].(string)
-	if !ok || value == "" || harmlessVariables.MatchString(name) || plainValue.MatchString(value) {
-		return
-	}
-	entry["value"] = c.removed(name, value)
 }
 
 func (c cleaner) all(object map[string]any) {
@@ -216,20 +191,12 @@ var harmlessWords = regexp.MustCompile(`^(?:server|provisionerd?|wsproxy|start|c
 // removed returns the replacement of a value, and has the redactor learn the value. The replacement
 // contains the length, because empty and truncated values are common mistakes.
 func (c cleaner) removed(name, value string) string {
-	if learnable(name, value) {
+	// Plain words, paths and short values occur in many other places.
+	const least = 8
+	if redaction.NamesSecret(name) || len(value) >= least && !plainWords.MatchString(value) && !strings.HasPrefix(value, "/") {
 		c.redactor.Learn(value)
 	}
 	return fmt.Sprintf("%s %d characters", redaction.Placeholder, len([]rune(value)))
-}
-
-// learnable reports whether a removed value must also be redacted elsewhere. Plain words,
-// paths and short values are not, because they occur in many other places.
-func learnable(name, value string) bool {
-	if redaction.NamesSecret(name) {
-		return true
-	}
-	const least = 8
-	return len(value) >= least && !plainWords.MatchString(value) && !strings.HasPrefix(value, "/")
 }
 
 var plainWords = regexp.MustCompile(`^[a-z]+(?:[-_. ][a-z]+)*$`)

@@ -31,29 +31,6 @@ func in(group string, names ...string) []schema.GroupVersionResource {
 	return resources
 }
 
-const rbac = "rbac.authorization.k8s.io"
-
-// installed returns the resources of an installation, namespaced and cluster-scoped.
-func installed() (namespaced, global []schema.GroupVersionResource) {
-	namespaced = slices.Concat(
-		in("apps", "deployments", "replicasets"),
-		in("", "pods", "services", "serviceaccounts", "configmaps", "secrets"),
-		in("coordination.k8s.io", "leases"),
-		in("discovery.k8s.io", "endpointslices"),
-		in("policy", "poddisruptionbudgets"),
-		in("networking.k8s.io", "networkpolicies"),
-		in(rbac, "roles", "rolebindings"),
-	)
-	global = slices.Concat(
-		in("apiextensions.k8s.io", "customresourcedefinitions"),
-		in("apiregistration.k8s.io", "apiservices"),
-		in(rbac, "clusterroles", "clusterrolebindings"),
-		in("admissionregistration.k8s.io", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
-			"validatingadmissionpolicies", "validatingadmissionpolicybindings"),
-	)
-	return namespaced, global
-}
-
 // children returns the resources whose objects may be owned by the operator's custom
 // resources, and ConfigMaps. Owners come before the objects that they own: a pod owns the
 // PersistentVolumeClaims of its ephemeral volumes.
@@ -95,9 +72,22 @@ func (c *collector) keep(folder, resource string, object *unstructured.Unstructu
 
 // installation collects the objects of the operator.
 func (c *collector) installation(ctx context.Context, s *scope) {
-	namespaced, global := installed()
-	for _, resource := range namespaced {
-		err := c.each(ctx, resource, c.operatorNamespace, selectorFor(resource), func(object *unstructured.Unstructured) {
+	const rbac = "rbac.authorization.k8s.io"
+	for _, resource := range slices.Concat(
+		in("apps", "deployments", "replicasets"),
+		in("", "pods", "services", "serviceaccounts", "configmaps", "secrets"),
+		in("coordination.k8s.io", "leases"),
+		in("discovery.k8s.io", "endpointslices"),
+		in("policy", "poddisruptionbudgets"),
+		in("networking.k8s.io", "networkpolicies"),
+		in(rbac, "roles", "rolebindings"),
+	) {
+		selector := installation.LabelName + "=" + installation.Name
+		if slices.Contains([]string{"leases", "configmaps", "secrets"}, resource.Resource) {
+			// They do not all have the label, so all of those in the operator's namespace are collected.
+			selector = ""
+		}
+		err := c.each(ctx, resource, c.operatorNamespace, selector, func(object *unstructured.Unstructured) {
 			c.keep("installation", resource.Resource, object)
 			if resource.Resource == "pods" {
 				c.addPod(s, object, true)
@@ -107,9 +97,17 @@ func (c *collector) installation(ctx context.Context, s *scope) {
 			c.leaveObjects(resource.Resource, c.operatorNamespace, err)
 		}
 	}
-	for _, resource := range global {
+	for _, resource := range slices.Concat(
+		in("apiextensions.k8s.io", "customresourcedefinitions"),
+		in("apiregistration.k8s.io", "apiservices"),
+		in(rbac, "clusterroles", "clusterrolebindings"),
+		in("admissionregistration.k8s.io", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+			"validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+	) {
 		err := c.each(ctx, resource, "", "", func(object *unstructured.Unstructured) {
-			if belongs(object) {
+			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+			if object.GetLabels()[installation.LabelName] == installation.Name || strings.HasPrefix(object.GetName(), installation.Name) ||
+				group == "coder.com" || strings.HasSuffix(group, ".coder.com") {
 				c.keep("installation", resource.Resource, object)
 			}
 		})
@@ -137,24 +135,6 @@ func (c *collector) leaveObjects(resource, namespace string, err error) {
 	if resource == "secrets" {
 		c.unlearned = append(c.unlearned, namespace)
 	}
-}
-
-// selectorFor returns the label selector for the operator's objects. Leases, ConfigMaps and
-// Secrets do not all have the label, so all of those in the operator's namespace are
-// collected.
-func selectorFor(resource schema.GroupVersionResource) string {
-	switch resource.Resource {
-	case "leases", "configmaps", "secrets":
-		return ""
-	}
-	return installation.LabelName + "=" + installation.Name
-}
-
-// belongs reports whether a cluster-scoped object is part of an installation.
-func belongs(object *unstructured.Unstructured) bool {
-	group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
-	return object.GetLabels()[installation.LabelName] == installation.Name || strings.HasPrefix(object.GetName(), installation.Name) ||
-		group == "coder.com" || strings.HasSuffix(group, ".coder.com")
 }
 
 // kinds collects the operator's custom resources and records their namespaces.
@@ -186,7 +166,9 @@ func folderOf(namespace string) string { return path.Join("namespaces", namespac
 func (c *collector) namespaceObjects(ctx context.Context, s *scope, namespace string) {
 	for _, resource := range children() {
 		err := c.each(ctx, resource, namespace, "", func(object *unstructured.Unstructured) {
-			if !s.owns(object) && resource.Resource != "secrets" && resource.Resource != "configmaps" {
+			owned := object.GetLabels()[coderv1alpha1.LabelManagedBy] == coderv1alpha1.ManagedBy ||
+				slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return s.owners[string(ref.UID)] })
+			if !owned && resource.Resource != "secrets" && resource.Resource != "configmaps" {
 				return
 			}
 			s.owners[string(object.GetUID())] = true
@@ -199,13 +181,4 @@ func (c *collector) namespaceObjects(ctx context.Context, s *scope, namespace st
 			c.leaveObjects(resource.Resource, namespace, err)
 		}
 	}
-}
-
-// owns reports whether an object was created by the operator, or is owned by an object that
-// belongs to the operator.
-func (s *scope) owns(object *unstructured.Unstructured) bool {
-	if object.GetLabels()[coderv1alpha1.LabelManagedBy] == coderv1alpha1.ManagedBy {
-		return true
-	}
-	return slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return s.owners[string(ref.UID)] })
 }
