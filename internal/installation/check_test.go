@@ -57,8 +57,8 @@ func (c cluster) helmTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rules, _ := strings.Cut(string(template), `{{- define "coder-k8s.testRules" -}}`)
-	rules, _, _ = strings.Cut(rules, "{{- end }}")
+	_, rules, _ := strings.Cut(string(template), "\nrules:\n")
+	rules, _, _ = strings.Cut(rules, "\n---\n")
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "helm-test"}}
 	if err := yaml.Unmarshal([]byte(rules), &role.Rules); err != nil || len(role.Rules) == 0 {
 		t.Fatalf("%v, rules: %s", err, rules)
