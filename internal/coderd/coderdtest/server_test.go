@@ -26,7 +26,7 @@ func newClient(t *testing.T, server *coderdtest.Server, token string) *coderd.Cl
 func TestFaultsChooseTheirRequests(t *testing.T) {
 	server := coderdtest.New(t)
 	client := newClient(t, server, server.AddUser("ada", "owner"))
-	ask := func() error { _, err := client.WorkspacePage(t.Context(), 0, 10); return err }
+	ask := func() error { _, err := client.WorkspacePage(t.Context(), 0, 1); return err }
 	for _, test := range []struct {
 		name  string
 		fault coderdtest.Fault
@@ -61,7 +61,7 @@ func TestAFaultSaysWhenToComeBack(t *testing.T) {
 	server := coderdtest.New(t)
 	client := newClient(t, server, server.AddUser("ada", "owner"))
 	server.Fail(coderdtest.Fault{Status: 429, Message: "Slow down.", RetryAfter: 9 * time.Second})
-	_, err := client.WorkspacePage(t.Context(), 0, 10)
+	_, err := client.WorkspacePage(t.Context(), 0, 1)
 	var e *coderd.Error
 	if !errors.As(err, &e) || e.StatusCode != 429 || e.Message != "Slow down." || e.RetryAfter != 9*time.Second {
 		t.Errorf("%+v", err)
@@ -162,8 +162,8 @@ func TestMembersSeeTheirOwn(t *testing.T) {
 	hers := server.AddWorkspace("ada", template, "dev")
 	server.AddWorkspace("bob", template, "dev")
 	for client, want := range map[*coderd.Client]int{owner: 2, member: 1} {
-		if page, err := client.WorkspacePage(t.Context(), 0, 10); err != nil || len(page.Workspaces) != want {
-			t.Errorf("%d workspaces, %v; want %d", len(page.Workspaces), err, want)
+		if all, err := client.WorkspacePage(t.Context(), 0, coderd.MaxWorkspacePage); err != nil || len(all.Workspaces) != want {
+			t.Errorf("%d workspaces, %v; want %d", len(all.Workspaces), err, want)
 		}
 	}
 	if _, err := member.Build(t.Context(), hers, coderd.BuildRequest{Transition: coderd.TransitionStop}); !coderd.IsNotFound(err) {
