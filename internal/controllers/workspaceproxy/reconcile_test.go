@@ -311,6 +311,11 @@ func TestWhatProxiesNoticeOfAControlPlane(t *testing.T) {
 		"access":  {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorAccessReady = false }, true},
 		"license": {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.WorkspaceProxyEntitlement = "entitled" }, true},
 		"image":   {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.Image = "x" }, true},
+		"token":   {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorTokenSecretRef.Key = "x" }, true},
+		"lost":    {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorTokenSecretRef = nil }, true},
+		"off":     {func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.Disabled = true }, true},
+		"deleted": {func(cp *coderv1alpha1.CoderControlPlane) { cp.DeletionTimestamp = new(metav1.Now()) }, true},
+		"nothing": {func(*coderv1alpha1.CoderControlPlane) {}, false},
 		"wanted":  {func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "x" }, false},
 		"pods":    {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.ReadyReplicas = 3 }, false},
 	} {
