@@ -152,11 +152,11 @@ func (p *pass) run(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	if stop != nil {
+		return stop.After, p.write(ctx)
+	}
 	if err := p.write(ctx); err != nil {
 		return 0, err
-	}
-	if stop != nil {
-		return stop.After, nil
 	}
 	ttl := p.test.Spec.TTLSecondsAfterFinished
 	if ttl == nil {
