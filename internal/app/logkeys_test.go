@@ -24,7 +24,7 @@ const (
 func computedKeys() map[string][]string {
 	return map[string][]string{
 		"tracing.RequestIDLogKey": {"requestID"},
-		"d.kind":                  {"tool", "prompt", "uri"},
+		"did.kind":                {"tool", "prompt", "uri"},
 	}
 }
 
