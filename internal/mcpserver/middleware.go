@@ -196,6 +196,7 @@ func (w *responseWriter) startTimer() {
 	}
 }
 
+// KeepOpen implements protocol.StreamKeeper.
 func (w *responseWriter) KeepOpen() (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -211,6 +211,7 @@ func (c *controlPlaneChange) wait(ctx context.Context, call *toolset.Call, timeo
 				if condition.Type == appsv1.DeploymentProgressing && condition.Reason == "ProgressDeadlineExceeded" &&
 					c.deployment.Status.ObservedGeneration >= c.deployment.Generation {
 					problem = excerpt(condition.Message) + "; diagnose_control_plane says what to do"
+					break
 				}
 			}
 			done, message = rolledOut(c.deployment)

@@ -315,6 +315,7 @@ func DescribePod(p *corev1.Pod) Pod {
 	for _, c := range p.Status.Conditions {
 		if p.Status.Reason == "" && c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			d.Reason, d.Message = messageExcerpt(c.Reason), messageExcerpt(c.Message)
+			break
 		}
 	}
 	for i := range p.Status.InitContainerStatuses {

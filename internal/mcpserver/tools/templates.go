@@ -353,6 +353,7 @@ type templateParameter struct {
 	Validation   string   `json:"validation,omitempty"`
 }
 
+// readTemplateVersions returns the versions, the newest first, including archived ones.
 func readTemplateVersions(ctx context.Context, call *toolset.Call, namespace, name string) ([]aggregationv1alpha1.CoderTemplateVersion, error) {
 	if err := toolset.RequireObject(namespace, name); err != nil {
 		return nil, err
