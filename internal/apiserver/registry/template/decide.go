@@ -108,6 +108,7 @@ func (d *decision) keepSpec() {
 func (d *decision) authorize(ctx context.Context) (_ context.Context, err error) {
 	k, s := d.kind, subjectOf(d.was.Name)
 	if !d.spec && !registry.ChangesFieldOwners(d.was, d.wanted) {
+		// Of the other changes, only the start of a deletion and a new owner reference need a user.
 		if !d.deletes && !registry.AddsOwner(d.was, d.wanted) {
 			return ctx, nil
 		}

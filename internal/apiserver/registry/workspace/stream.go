@@ -335,7 +335,8 @@ func (p portForwardProtocol) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, active, cancel := limitSession(r.Context())
 	defer cancel()
 	w, r, p.active = closeWith(ctx, w), r.WithContext(ctx), active
-	proxy.NewTranslatingHandler(http.HandlerFunc(p.serve), proxy.NewTunnelingHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(&tunnel{w}, r) })),
+	tunneled := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(&tunnel{w}, r) })
+	proxy.NewTranslatingHandler(http.HandlerFunc(p.serve), proxy.NewTunnelingHandler(tunneled),
 		wsstream.IsWebSocketRequestWithTunnelingProtocol).ServeHTTP(w, r)
 }
 

@@ -113,6 +113,7 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 		return nil, err
 	}
 	if !d.sends() {
+		// Coder is called only for a deletion that is due.
 		record, err := k.save(ctx, d)
 		if err != nil {
 			return nil, err
