@@ -285,7 +285,7 @@ func defaults(chart string) Values {
 	return ValuesOf("defaults of the chart "+chart, content)
 }
 
-// credential is the converter for values that always reads together.
+// credential is the converter for values that are read together, in (*conversion).always.
 func credential(c *conversion, path string, value any) error {
 	if _, isText := value.(string); !isText && value != nil {
 		return fmt.Errorf("is not text")

@@ -194,7 +194,7 @@ func isWeb(address string) bool {
 // if there is none.
 func publicURL(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) string {
 	if u, err := url.Parse(cp.Status.AccessURL); err == nil && isWeb(cp.Status.AccessURL) {
-		// Other hosts are only known to the cluster's DNS.
+		// A name of a Service is only known to the cluster's DNS.
 		if host := u.Hostname(); !strings.HasSuffix(host, ".svc") && !strings.Contains(host, ".svc.") {
 			return cp.Status.AccessURL
 		}

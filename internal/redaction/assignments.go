@@ -22,6 +22,10 @@ var (
 func assignedLength(m match) int {
 	switch {
 	case strings.ContainsAny(m.lead[len(m.lead)-1:], "\"'`"):
+		if !m.strict && strictLead.MatchString(m.lead) {
+			// The end of a value that is kept is not looked for, so that the time stays linear.
+			return 0
+		}
 		length := closingQuote(m.lead, m.rest)
 		if !m.strict && isHarmless(m.lead, m.rest[:length]) {
 			return 0
