@@ -86,10 +86,25 @@ func TestNamesThatCoderCannotHaveAreNotAsked(t *testing.T) {
 		_, errUser := client.UserByName(ctx, name)
 		_, errOwner := client.WorkspaceByName(ctx, name, "dev")
 		_, errWorkspace := client.WorkspaceByName(ctx, "ada", name)
+		_, errBuildOwner := client.WorkspaceBuildByNumber(ctx, coderd.Workspace{OwnerName: name, Name: "dev"}, 1)
+		_, errBuild := client.WorkspaceBuildByNumber(ctx, coderd.Workspace{OwnerName: "ada", Name: name}, 1)
+		_, errNewWorkspace := client.CreateWorkspace(ctx, name, coderd.NewWorkspace{Name: "new", TemplateID: id})
 		_, errTemplate := client.TemplateByName(ctx, server.OrganizationID("coder"), name)
 		_, errOrganization := client.OrganizationByName(ctx, name)
-		errToken := client.DeleteToken(ctx, "ada", name)
-		for i, err := range []error{errUser, errOwner, errWorkspace, errTemplate, errOrganization, errToken} {
+		_, errGroup := client.GroupID(ctx, server.OrganizationID("coder"), name)
+		errRoles := client.SetRoles(ctx, name, nil)
+		_, errLifetime := client.MaxTokenLifetime(ctx, name)
+		_, errNewToken := client.CreateToken(ctx, name, coderd.TokenRequest{Name: "new"})
+		_, errTokens := client.TokensOf(ctx, name)
+		_, errTokenUser := client.TokenByName(ctx, name, "old")
+		_, errToken := client.TokenByName(ctx, "ada", name)
+		_, errKey := client.OwnKey(ctx, name)
+		errRevokedUser := client.DeleteToken(ctx, name, "old")
+		errRevoked := client.DeleteToken(ctx, "ada", name)
+		for i, err := range []error{
+			errUser, errOwner, errWorkspace, errBuildOwner, errBuild, errNewWorkspace, errTemplate, errOrganization, errGroup,
+			errRoles, errLifetime, errNewToken, errTokens, errTokenUser, errToken, errKey, errRevokedUser, errRevoked,
+		} {
 			if !coderd.IsNotFound(err) {
 				t.Errorf("%q (%d): %v, want not found", name, i, err)
 			}
