@@ -129,7 +129,7 @@ func (b *buildJSON) build() Build {
 	out.Transition, out.Error = Transition(boundName(string(b.Transition))), boundText(b.Job.Error)
 	boundNames(&out.TemplateVersionName, &out.Reason, &out.Status)
 	if out.Status == string(codersdk.WorkspaceStatusPending) && b.Matched != nil && b.Matched.Available == 0 {
-		// Coder gives each job the tags scope and owner; the latter is empty unless one user's provisioner must build it.
+		// Coder puts the tags scope and owner on each job; the latter is empty unless one user's provisioner must build it.
 		var pairs []string
 		for _, name := range slices.Sorted(maps.Keys(b.Job.Tags)) {
 			if value := b.Job.Tags[name]; name != "owner" || value != "" {
