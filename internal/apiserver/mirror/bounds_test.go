@@ -12,11 +12,13 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // TestInventedJobs has a Coder that reports thousands of new builds of workspaces that do not exist in every answer, in
 // many organizations. What is kept of them is bounded, and changes of existing workspaces are still served.
 func TestInventedJobs(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
 	c.fill(30)

@@ -348,6 +348,7 @@ func (s *sim) synced() (n int) {
 // TestUnstableCoder has a Coder that fails for 45 s, and then answers for 20 s. The objects show each outage, and the first three
 // ends at once. After that, the end of an outage alone does not change them until Coder was available for a while.
 func TestUnstableCoder(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
 	const n = 100
