@@ -60,12 +60,13 @@ func TestMainJob(t *testing.T) {
 	t.Run("etcd restored", testEtcdRestored)
 }
 
-// TestOperation tests the operation of a control plane: monitoring, replicas that start and stop,
+// TestOperation first installs the operator in each way that kubectl has, one over the other, while a
+// Coder stays unchanged. Then it tests the operation of a control plane: monitoring, replicas that start and stop,
 // outages of Coder, the database and the storage, kills, changes of its spec, licensed features, and
 // control planes that fail from the start. At the end everything is removed.
 func TestOperation(t *testing.T) {
 	reportPanics(t)
-	if !t.Run("install", testInstall) {
+	if !t.Run("ways of installation", testWaysOfInstallation) || !t.Run("install", testInstall) {
 		return
 	}
 	if t.Run("samples", testSamples) {
@@ -107,13 +108,12 @@ func TestOperation(t *testing.T) {
 	t.Run("remove", testRemove)
 }
 
-// TestInstallation tests each variant of the installation, upgrades and changes between
-// variants, each of which starts without an operator. Then it backs up and upgrades Coder, beside
-// the tutorials.
+// TestInstallation installs with Helm, and upgrades from the previous release. Each starts without an
+// operator. Then it backs up and upgrades Coder, beside the tutorials.
 func TestInstallation(t *testing.T) {
 	reportPanics(t)
 	withPlugin(t)
-	if !t.Run("ways of installation", testWaysOfInstallation) || !t.Run("Helm chart", testHelmChart) || !t.Run("upgrade", testUpgrade) {
+	if !t.Run("Helm chart", testHelmChart) || !t.Run("upgrade", testUpgrade) {
 		return
 	}
 	if !t.Run("install", testInstall) {
