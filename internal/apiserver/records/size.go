@@ -36,6 +36,9 @@ func (s *Store) fill(record *Record, object Object) (parts map[string]string, tr
 	if err = s.encode(record, copied); err != nil {
 		return nil, false, err
 	}
+	if sizeOf(&record.RecordSpec) <= metadata.MaxRecord {
+		return parts, false, nil
+	}
 	c := metav1.Condition{
 		Type: aggregationv1alpha1.ConditionTruncated, Status: metav1.ConditionTrue, Reason: aggregationv1alpha1.ReasonTooLarge,
 		ObservedGeneration: copied.GetGeneration(), LastTransitionTime: metav1.NewTime(s.config.Clock.Now()).Rfc3339Copy(),
@@ -45,19 +48,18 @@ func (s *Store) fill(record *Record, object Object) (parts map[string]string, tr
 			c.LastTransitionTime = before.LastTransitionTime
 		}
 	}
-	conditions, fields := largeFields(copied)
 	var without []string
-	for _, f := range fields {
-		if sizeOf(&record.RecordSpec) <= metadata.MaxRecord {
-			break
-		}
+	for _, f := range largeFields(copied) {
 		f.leaveOut()
 		without = append(without, f.path)
 		c.Message = fmt.Sprintf("the object does not fit into %d KiB, so these fields are left out or shortened: %s; Coder has all of them",
 			metadata.MaxRecord>>10, strings.Join(without, ", "))
-		meta.SetStatusCondition(conditions, c)
+		meta.SetStatusCondition(conditionsOf(copied), c)
 		if err = s.encode(record, copied); err != nil {
 			return nil, false, err
+		}
+		if sizeOf(&record.RecordSpec) <= metadata.MaxRecord {
+			break
 		}
 	}
 	return parts, len(without) > 0, nil
@@ -94,13 +96,12 @@ type largeField struct {
 	leaveOut func()
 }
 
-// largeFields returns the conditions of an object, and the fields to leave out of it, in this order. No field of a spec is
-// among them: a client that reads and writes the object would remove it, and a GitOps tool would apply it
+// largeFields returns the fields to leave out of an object, in this order. No field of a spec is among
+// them: a client that reads and writes the object would remove it, and a GitOps tool would apply it
 // again and again. The limits of the kept metadata and of Coder's texts limit the specs.
-func largeFields(object Object) (conditions *[]metav1.Condition, fields []largeField) {
+func largeFields(object Object) (fields []largeField) {
 	switch o := object.(type) {
 	case *aggregationv1alpha1.CoderWorkspace:
-		conditions = &o.Status.Conditions
 		fields = []largeField{
 			{"status.agents[*].apps", func() {
 				for i := range o.Status.Agents {
@@ -117,27 +118,38 @@ func largeFields(object Object) (conditions *[]metav1.Condition, fields []largeF
 			}},
 		}
 	case *aggregationv1alpha1.CoderTemplate:
-		conditions = &o.Status.Conditions
 		fields = []largeField{{"its CoderTemplateVersions", func() { o.Status.Versions = nil }}}
 	case *aggregationv1alpha1.CoderUser:
-		conditions = &o.Status.Conditions
 		fields = []largeField{{"status.organizations", func() { o.Status.Organizations = nil }}}
 	default:
-		return nil, nil
+		return nil
 	}
-	return conditions, append(fields, largeField{"status.conditions[*].message", func() {
-		for i := range *conditions {
-			c := &(*conditions)[i]
-			c.Message = redaction.Truncate(c.Message, shortMessage)
+	return append(fields, largeField{"status.conditions[*].message", func() {
+		conditions := *conditionsOf(object)
+		for i := range conditions {
+			conditions[i].Message = redaction.Truncate(conditions[i].Message, shortMessage)
 		}
 	}})
 }
 
 // truncatedCondition returns the condition Truncated of an object, or nil.
 func truncatedCondition(object Object) *metav1.Condition {
-	conditions, _ := largeFields(object)
+	conditions := conditionsOf(object)
 	if conditions == nil {
 		return nil
 	}
 	return meta.FindStatusCondition(*conditions, aggregationv1alpha1.ConditionTruncated)
+}
+
+// conditionsOf returns the conditions of an object, or nil if its type has none.
+func conditionsOf(object Object) *[]metav1.Condition {
+	switch o := object.(type) {
+	case *aggregationv1alpha1.CoderWorkspace:
+		return &o.Status.Conditions
+	case *aggregationv1alpha1.CoderTemplate:
+		return &o.Status.Conditions
+	case *aggregationv1alpha1.CoderUser:
+		return &o.Status.Conditions
+	}
+	return nil
 }
