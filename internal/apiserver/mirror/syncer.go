@@ -211,11 +211,13 @@ func (s *syncer) pages(ctx context.Context, coder Coder, out chan<- page) (found
 				return nil, 0, err
 			}
 			count, size = read.Count, fits
-			items := slices.DeleteFunc(slices.Clone(read.Workspaces), func(w coderd.Workspace) bool {
-				before := found[w.ID]
-				found[w.ID] = true
-				return before
-			})
+			var items []coderd.Workspace
+			for _, w := range read.Workspaces {
+				if !found[w.ID] {
+					found[w.ID] = true
+					items = append(items, w)
+				}
+			}
 			select {
 			case out <- page{items: items, began: began}:
 			case <-ctx.Done():
