@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
@@ -94,6 +95,20 @@ func KeepsFirstName(first string) string {
 // name here. Organization resolves it later.
 func SameOrganization(inSpec, inName string) bool {
 	return inSpec == "" || inSpec == coderd.DefaultOrganization || strings.EqualFold(inSpec, inName)
+}
+
+// ValidateNew returns the errors of the name of a new object that is in an organization, and of another organization in
+// its spec. what is template or workspace.
+func ValidateNew(what, object string, name metadata.Name, organization string) field.ErrorList {
+	var errs field.ErrorList
+	if problem := coderd.CheckName(name.Name); problem != nil {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), object, fmt.Sprintf("the name of the %s, %q, %v", what, name.Name, problem)))
+	}
+	if !SameOrganization(organization, name.Organization) {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "organization"), organization,
+			fmt.Sprintf("must be %q, the organization in metadata.name, or empty", name.Organization)))
+	}
+	return errs
 }
 
 // CanonicalID returns the form in which Coder returns an ID. Another text is returned unchanged.

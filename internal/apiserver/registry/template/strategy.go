@@ -95,15 +95,8 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	if err != nil {
 		return field.ErrorList{field.Invalid(namePath, tmpl.Name, err.Error())}
 	}
-	var errs field.ErrorList
 	spec := tmpl.Spec
-	if problem := coderd.CheckName(name.Name); problem != nil {
-		errs = append(errs, field.Invalid(namePath, tmpl.Name, fmt.Sprintf("the name of the template, %q, %v", name.Name, problem)))
-	}
-	if !registry.SameOrganization(spec.Organization, name.Organization) {
-		errs = append(errs, field.Invalid(specPath.Child("organization"), spec.Organization,
-			fmt.Sprintf("must be %q, the organization in metadata.name, or empty", name.Organization)))
-	}
+	errs := registry.ValidateNew("template", tmpl.Name, name, spec.Organization)
 	switch {
 	case len(spec.Files) > 0 && spec.VersionID != "":
 		errs = append(errs, field.Invalid(versionPath, spec.VersionID, "must be empty if spec.files is set: a new version is created from the files"))
@@ -212,7 +205,8 @@ func validateSpec(spec, old aggregationv1alpha1.CoderTemplateSpec) field.ErrorLi
 	if !slices.Contains([]string{"", "simple", "passthru"}, spec.CORSBehavior) {
 		errs = append(errs, field.NotSupported(specPath.Child("corsBehavior"), spec.CORSBehavior, []string{"simple", "passthru"}))
 	}
-	if activations := []string{aggregationv1alpha1.ActivationAutomatic, aggregationv1alpha1.ActivationManual, aggregationv1alpha1.ActivationAfterTest}; spec.Activation != "" && !slices.Contains(activations, spec.Activation) {
+	activations := []string{aggregationv1alpha1.ActivationAutomatic, aggregationv1alpha1.ActivationManual, aggregationv1alpha1.ActivationAfterTest}
+	if spec.Activation != "" && !slices.Contains(activations, spec.Activation) {
 		errs = append(errs, field.NotSupported(specPath.Child("activation"), spec.Activation, activations))
 	}
 	errs = append(errs, validateTests(spec)...)

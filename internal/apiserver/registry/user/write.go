@@ -373,7 +373,10 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	if p.existing != nil && (!retried || !strings.EqualFold(p.existing.Email, wanted.Spec.Email)) {
 		return nil, apierrors.NewAlreadyExists(resource, wanted.Name)
 	}
-	in := intent{Owned: ownedFields(wanted), By: setters(nil).with(settingNames(), p.as), PasswordFrom: wanted.Spec.PasswordFrom, ReclaimPolicy: wanted.Spec.ReclaimPolicy, Email: wanted.Spec.Email}
+	in := intent{
+		Owned: ownedFields(wanted), By: setters(nil).with(settingNames(), p.as),
+		PasswordFrom: wanted.Spec.PasswordFrom, ReclaimPolicy: wanted.Spec.ReclaimPolicy, Email: wanted.Spec.Email,
+	}
 	if record, err = k.Save(ctx, record, wanted, in.stored()); err != nil {
 		return nil, err
 	}

@@ -139,15 +139,8 @@ func (strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList 
 	if err != nil {
 		return field.ErrorList{field.Invalid(namePath, ws.Name, err.Error())}
 	}
-	var errs field.ErrorList
 	spec := ws.Spec
-	if problem := coderd.CheckName(name.Name); problem != nil {
-		errs = append(errs, field.Invalid(namePath, ws.Name, fmt.Sprintf("the name of the workspace, %q, %v", name.Name, problem)))
-	}
-	if !registry.SameOrganization(spec.Organization, name.Organization) {
-		errs = append(errs, field.Invalid(specPath.Child("organization"), spec.Organization,
-			fmt.Sprintf("must be %q, the organization in metadata.name, or empty", name.Organization)))
-	}
+	errs := registry.ValidateNew("workspace", ws.Name, name, spec.Organization)
 	if spec.TemplateName == "" {
 		errs = append(errs, field.Required(specPath.Child("templateName"), "name the template to build the workspace from"))
 	}
