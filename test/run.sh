@@ -20,8 +20,8 @@ fi
 results="${TEST_RESULTS:-$CACHE/logs/test}"
 mkdir -p "$results"
 shared=() # What starts the kube-apiserver that packages share.
-# Packages that start no goroutine, and whose tests call the product's functions one after another: the race detector has nothing
-# to find. The controllers run at the same time in test/integration, with it.
+# Packages that start no goroutine, and whose tests, but for one of controlplane, call the product's functions one after
+# another: the race detector has nothing to find. The controllers run at the same time in test/integration, with it.
 sequential=() skip=()
 part="${TEST_PART:-both}"
 if [ $# = 0 ]; then
