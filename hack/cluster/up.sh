@@ -111,9 +111,10 @@ first_objects() {
 }
 until_ok 60 "the first objects" first_objects || { first_objects >&2 || true; die "the cluster does not take its first objects: see $LOGS"; }
 for n in $(seq 2 "$NODES"); do CLUSTER_NODE=$n "$HERE/node-start.sh"; done
+node_ready() { kubectl_admin wait --for=create "node/$1" --timeout=5s && kubectl_admin wait --for=condition=Ready "node/$1" --timeout=5s; }
 for n in $(seq "$NODES"); do
   name=$(node_name "$n")
-  until_ok 120 "the node $name" kubectl_admin wait --for=condition=Ready "node/$name" --timeout=5s || { node_logs; tail_of "$LOGS/node-$n"/*.log; die "the node $name did not become Ready: see $LOGS"; }
+  until_ok 120 "the node $name" node_ready "$name" || { node_logs; tail_of "$LOGS/node-$n"/*.log; die "the node $name did not become Ready: see $LOGS"; }
   kubectl_admin patch node "$name" -p "{\"spec\": {\"podCIDR\": \"$(node_pods "${FAMILIES%% *}" "$n")\", \"podCIDRs\": [$(each node_pods "$n" | sed 's/[^,]*/"&"/g')]}}" >/dev/null
   step "node $name Ready"
 done

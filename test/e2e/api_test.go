@@ -60,7 +60,7 @@ var theAPI = sync.OnceValues(func() (*api, error) {
 })
 
 // question identifies the requested objects: a kind in a namespace, and a name or a
-// selector.
+// selector. Without both it means all objects of the kind.
 type question struct{ namespace, kind, name, selector string }
 
 // questionOf parses arguments of "kubectl get". It returns false if an argument is
@@ -86,7 +86,7 @@ func questionOf(args []string) (q question, ok bool) {
 			return q, false
 		}
 	}
-	return q, q.kind != "" && !strings.Contains(q.kind, ".") && (q.name == "") != (q.selector == "")
+	return q, q.kind != "" && !strings.Contains(q.kind, ".") && (q.name == "" || q.selector == "")
 }
 
 // path returns the URL path of a question.
@@ -181,6 +181,16 @@ func get(t *testing.T, args ...string) (object map[string]any) {
 // list reads objects as generic JSON.
 func list(t *testing.T, args ...string) []map[string]any {
 	t.Helper()
+	all, err := tryList(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// tryList is list for polling: it returns the error.
+func tryList(t *testing.T, args ...string) ([]map[string]any, error) {
+	t.Helper()
 	q, ok := questionOf(args)
 	if !ok || q.name != "" {
 		t.Fatalf("these arguments do not ask for a list: %q", args)
@@ -190,8 +200,6 @@ func list(t *testing.T, args ...string) []map[string]any {
 		t.Fatal(err)
 	}
 	var all struct{ Items []map[string]any }
-	if err := a.read(t.Context(), q, &all); err != nil {
-		t.Fatal(err)
-	}
-	return all.Items
+	err = a.read(t.Context(), q, &all)
+	return all.Items, err
 }

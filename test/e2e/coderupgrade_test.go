@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -59,9 +60,10 @@ func testCoderUpgrade(t *testing.T) {
 		start := time.Now()
 		kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+image+`"}}`)
 		polltest.Eventually(t, "Coder is "+want, func() bool {
-			objects, err := tryKubectl(t, "-n", sampleNamespace, "get", "cws,ctpl", "-o", "name")
-			if err != nil || strings.Count(objects, "\n") != 4 {
-				t.Errorf("on the way to %s the lists are %q: %v", want, objects, err)
+			workspaces, err := tryList(t, "-n", sampleNamespace, "cws")
+			templates, otherErr := tryList(t, "-n", sampleNamespace, "ctpl")
+			if err := errors.Join(err, otherErr); err != nil || len(workspaces)+len(templates) != 4 {
+				t.Errorf("on the way to %s there are %d workspaces and %d templates: %v", want, len(workspaces), len(templates), err)
 			}
 			plane := get(t, "-n", sampleNamespace, "ccp", "coder")
 			if stalled, reason, message := condition(plane, "Stalled"); stalled == "True" {

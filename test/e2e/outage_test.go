@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,9 +40,12 @@ func testCoderPodKilled(t *testing.T) {
 func listed(t *testing.T, workspace string) {
 	t.Helper()
 	polltest.Eventually(t, "workspaces are listed", func() error {
-		out, err := tryKubectl(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
-		if err != nil || !strings.Contains(out, workspace) {
-			return fmt.Errorf("%w %s", err, out)
+		workspaces, err := tryList(t, "-n", sampleNamespace, "coderworkspaces")
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(workspaces, func(w map[string]any) bool { return field(w, "metadata", "name") == workspace }) {
+			return fmt.Errorf("%s is not among %d workspaces", workspace, len(workspaces))
 		}
 		return nil
 	})
@@ -124,6 +128,17 @@ func namesDatabase(text string) bool {
 // list is never empty, and objects can be read by name.
 func toldAway(t *testing.T) {
 	t.Helper()
+	polltest.Eventually(t, "the objects are not synced, and the list is not empty", func() error {
+		workspaces, err := tryList(t, "-n", sampleNamespace, "coderworkspaces")
+		hello := slices.IndexFunc(workspaces, func(w map[string]any) bool { return field(w, "metadata", "name") == "coder.admin.hello" })
+		if err != nil || hello < 0 {
+			t.Fatalf("the list is %v: %v", workspaces, err)
+		}
+		if status, reason, message := condition(workspaces[hello], "Synced"); status != "False" || reason != "CoderUnreachable" {
+			return fmt.Errorf("condition Synced is %q, reason %q: %s", status, reason, message)
+		}
+		return nil
+	})
 	polltest.Eventually(t, "a list warns that Coder is away, and is not empty", func() error {
 		out, warned, err := kubectlBoth(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
 		if err != nil || !strings.Contains(out, "coder.admin.hello") {
@@ -142,9 +157,10 @@ func toldAway(t *testing.T) {
 	}
 }
 
-// toldBack waits until lists contain no warning and the objects are synced.
+// toldBack waits until the objects are synced and lists contain no warning.
 func toldBack(t *testing.T) {
 	t.Helper()
+	waitCondition(t, "Synced", "True", "Synced", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	polltest.Eventually(t, "lists warn no more", func() error {
 		out, warned, err := kubectlBoth(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
 		if err != nil || warned != "" || !strings.Contains(out, "coder.admin.hello") {
@@ -152,7 +168,6 @@ func toldBack(t *testing.T) {
 		}
 		return nil
 	})
-	waitCondition(t, "Synced", "True", "Synced", "-n", sampleNamespace, "cws", "coder.admin.hello")
 }
 
 const (

@@ -114,8 +114,8 @@ spec:
 		t.Fatal(err)
 	}
 	polltest.Eventually(t, "the object of a user who was deleted in Coder is gone", func() error {
-		if out, err := tryKubectl(t, append([]string{"get"}, user...)...); err == nil {
-			return fmt.Errorf("%s", out)
+		if object := get(t, user...); object != nil {
+			return fmt.Errorf("it is still served: %v", object)
 		}
 		return nil
 	})
