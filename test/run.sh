@@ -5,7 +5,8 @@
 # missing programs are built first. That first time the tests run without the race detector, for which all packages would be
 # compiled once more; TEST_RACE=on uses it nevertheless. TEST_RESULTS is a directory for the runner's events (test.json). With
 # TEST_RACE=off the race detector is not used: that takes half of the time, without what must be compiled for the race
-# detector. TEST_PART is raced, unraced, compile (only compile for raced) or both, the default.
+# detector. With TEST_RACE=program only the program that test/integration starts has it, with all its goroutines. TEST_PART is
+# raced, unraced, compile (only compile for raced) or both, the default.
 set -euo pipefail
 . "$(dirname "$0")/../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -52,11 +53,13 @@ if [ "${TEST_RACE:-on}" != on ]; then
   [ "$part" != raced ] || skip=(-skip "${names:-}")
 fi
 [ "$race" != -race ] || export CGO_ENABLED=1
+[ "${TEST_RACE:-}" != program ] || export TEST_RACE # test/integration reads it.
 # Compiles every package and its tests, and links nothing. Otherwise the go commands below, which run at the same time, would
 # compile the same packages.
 compile() {
   echo "packages in all: $(go list "$race" -deps -test ./... | wc -l)"
   go list -v "$race" -export -deps -test -f '{{with .Error}}{{.}}{{end}}' ./...
+  [ "${TEST_RACE:-}" != program ] || CGO_ENABLED=1 go build -v -race -o /dev/null ./cmd/coder-k8s
 }
 if [ ${#shared[@]} != 0 ] && [ "$part" != unraced ]; then
   step "compiling the tests $race: no time if nothing changed, most of the time of this command if nothing is compiled"

@@ -109,7 +109,7 @@ func TestOperation(t *testing.T) {
 }
 
 // TestInstallation installs with Helm, and upgrades from the previous release. Each starts without an
-// operator. Then it backs up and upgrades Coder, beside the tutorials.
+// operator. Then it backs up and upgrades Coder, while it takes over another.
 func TestInstallation(t *testing.T) {
 	reportPanics(t)
 	withPlugin(t)
@@ -129,11 +129,17 @@ func TestInstallation(t *testing.T) {
 				t.Run("upgrade taken back", testUpgradeTakenBack)
 			}
 		}))
-		t.Run("migrate and tutorials", parallel(func(t *testing.T) {
-			t.Run("migrate", testMigrate)
-			t.Run("tutorials", testTutorials)
-		}))
+		t.Run("migrate", parallel(testMigrate))
 	})
+}
+
+// TestTutorials runs the commands of the tutorials. It is part of make test-nightly.
+func TestTutorials(t *testing.T) {
+	reportPanics(t)
+	withPlugin(t)
+	if t.Run("install", testInstall) {
+		t.Run("tutorials", testTutorials)
+	}
 }
 
 func parallel(test func(t *testing.T)) func(t *testing.T) {

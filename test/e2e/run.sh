@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run.sh [GO TEST FLAG...]: the end-to-end tests. Each test of test/e2e is a scenario with its own cluster, and
 # runs in group.sh, all at the same time, because they mostly wait. The output of a test is printed when it ends,
-# and the summary of all at the end. Without -run those of NIGHTLY, which need clusters of another kind (make test-nightly)
-# or hours (TestSoak), are left out. With -run only the necessary clusters are started: -run
+# and the summary of all at the end. Without -run those of NIGHTLY, which need clusters of another kind or too much
+# time for CI (make test-nightly), or hours (TestSoak), are left out. With -run only the necessary clusters are started: -run
 # 'TestOperation/TLS'. E2E_KEEP=1 keeps the clusters, to debug failures. TEST_RESULTS is a directory for the runner's
 # events (test-e2e.json).
 set -euo pipefail
@@ -29,7 +29,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-NIGHTLY='^(TestIPv6Only|TestDualStack|TestNodeFaults|TestSoak)$'
+NIGHTLY='^(TestTutorials|TestIPv6Only|TestDualStack|TestNodeFaults|TestSoak)$'
 tests=()
 for name in $(sed -n 's/^func \(Test[A-Za-z0-9]*\)(t \*testing\.T) {$/\1/p' test/e2e/*_test.go); do
   if [ -z "$pattern" ] && [[ "$name" =~ $NIGHTLY ]]; then continue; fi
