@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -64,7 +65,7 @@ func Check(ctx context.Context, config *rest.Config, want Expectation) ([]Proble
 	if want.OwnRights {
 		kube = asking{Client: kube}
 	}
-	c := &checker{kube: kube, discovery: d, want: want}
+	c := &checker{kube: kube, discovery: d, want: want, openAPI: map[schema.GroupVersion]map[string]map[string]any{}}
 	var problems []Problem
 	var errs []error
 	var unread []string
@@ -100,6 +101,8 @@ type checker struct {
 	kube      client.Client
 	discovery discovery.DiscoveryInterface
 	want      Expectation
+	// openAPI has the schemas that were read, by group version and name.
+	openAPI map[schema.GroupVersion]map[string]map[string]any
 }
 
 // rank sorts blocking problems first and temporary ones last.

@@ -166,26 +166,11 @@ func (c *checker) published(d Definition) ([]Problem, error) {
 	if kind := served.APIResources[found].Kind; kind != d.Kind {
 		return []Problem{d.foreign(kind)}, nil
 	}
-	paths, err := c.discovery.OpenAPIV3().Paths()
+	schemas, err := c.schemas(d.Resource.GroupVersion())
 	if err != nil {
-		return nil, fmt.Errorf("asking kube-apiserver for its OpenAPI documents: %w", err)
+		return nil, err
 	}
-	document, known := paths["apis/"+d.Resource.GroupVersion().String()]
-	if !known {
-		// It is published shortly after the kind is served.
-		return nil, nil
-	}
-	raw, err := document.Schema("application/json")
-	if err != nil {
-		return nil, fmt.Errorf("asking kube-apiserver for the schema of %s: %w", d.Resource.GroupVersion(), err)
-	}
-	var openAPI struct {
-		Components struct{ Schemas map[string]map[string]any }
-	}
-	if err := json.Unmarshal(raw, &openAPI); err != nil {
-		return nil, fmt.Errorf("reading the schema of %s: %w", d.Resource.GroupVersion(), err)
-	}
-	for _, schema := range openAPI.Components.Schemas {
+	for _, schema := range schemas {
 		kinds, _, _ := unstructured.NestedSlice(schema, "x-kubernetes-group-version-kind")
 		if slices.ContainsFunc(kinds, func(entry any) bool {
 			kind, ok := entry.(map[string]any)
@@ -195,6 +180,35 @@ func (c *checker) published(d Definition) ([]Problem, error) {
 		}
 	}
 	return nil, nil
+}
+
+// schemas returns the schemas in the OpenAPI document of a group version, by name. The document has those of several of our
+// kinds and is large, so it is read once. There are none if it is not published yet, which happens shortly after the kinds are
+// served.
+func (c *checker) schemas(of schema.GroupVersion) (map[string]map[string]any, error) {
+	if read, ok := c.openAPI[of]; ok {
+		return read, nil
+	}
+	paths, err := c.discovery.OpenAPIV3().Paths()
+	if err != nil {
+		return nil, fmt.Errorf("asking kube-apiserver for its OpenAPI documents: %w", err)
+	}
+	document, known := paths["apis/"+of.String()]
+	if !known {
+		return nil, nil
+	}
+	raw, err := document.Schema("application/json")
+	if err != nil {
+		return nil, fmt.Errorf("asking kube-apiserver for the schema of %s: %w", of, err)
+	}
+	var openAPI struct {
+		Components struct{ Schemas map[string]map[string]any }
+	}
+	if err := json.Unmarshal(raw, &openAPI); err != nil {
+		return nil, fmt.Errorf("reading the schema of %s: %w", of, err)
+	}
+	c.openAPI[of] = openAPI.Components.Schemas
+	return openAPI.Components.Schemas, nil
 }
 
 // ownTypes is the import path prefix of the types whose fields are compared. The types of
