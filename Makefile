@@ -83,8 +83,8 @@ docs: ## Build the site of docs/ as dist/site; fails on dead links and on pictur
 release: ## Make everything of the release VERSION into dist/release; publishes nothing.
 	@hack/release/release.sh $(VERSION)
 
-test-nightly: ## Run the tutorials, and the end-to-end tests with IPv6 only, with both IP families and with three nodes (root). The release checklist demands it.
-	@for t in TestTutorials TestIPv6Only TestDualStack TestNodeFaults; do test/e2e/run.sh -run "^$$t\$$" || exit 1; done
+test-nightly: ## Run the upgrades of Coder, the tutorials, and tests with IPv6 only, with both IP families and with three nodes (root). The release checklist demands it.
+	@for t in TestCoderLifecycle TestIPv6Only TestDualStack TestNodeFaults; do test/e2e/run.sh -run "^$$t\$$" || exit 1; done
 
 demo: ## Start a real cluster with a real Coder and install the operator (README command one, root). NODES=3: with three nodes.
 	@$(if $(NODES),CLUSTER_NODES=$(NODES)) hack/demo/up.sh

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# run.sh [PACKAGE...]: unit and integration tests with the race detector, then those that it has nothing to find in
-# (the packages in "sequential", and kubetest.SkipWithRace) without it; with packages, these only with TEST_RACE=off. go vet is
-# part of make lint. The integration tests start the etcd and kube-apiserver that the demo also uses, or those in KUBEBUILDER_ASSETS;
-# missing programs are built first. That first time the tests run without the race detector, for which all packages would be
-# compiled once more; TEST_RACE=on uses it nevertheless. TEST_RESULTS is a directory for the runner's events (test.json). With
-# TEST_RACE=off the race detector is not used: that takes half of the time, without what must be compiled for the race
-# detector. With TEST_RACE=program only the program that test/integration starts has it, with all its goroutines. TEST_PART is
-# raced, unraced, compile (only compile for raced) or both, the default.
+# run.sh [PACKAGE...]: unit and integration tests with the race detector, then those for which it has nothing to find (the packages
+# in "sequential", and kubetest.SkipWithRace) without it; with packages, the latter only with TEST_RACE=off. go vet is part of make
+# lint. The integration tests start the etcd and kube-apiserver that the demo also uses, or those in KUBEBUILDER_ASSETS; missing
+# programs are built first. That first time the tests run without the race detector, for which all packages would be compiled once
+# more; TEST_RACE=on uses it nevertheless. With TEST_RACE=off the race detector is not used: that takes half of the time, without
+# what must be compiled for it. TEST_PART is concurrent (the former tests), sequential (the latter), compile (only compile for
+# concurrent) or all, the default. TEST_RESULTS is a directory for the runner's events (test.json).
 set -euo pipefail
 . "$(dirname "$0")/../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -23,8 +22,8 @@ mkdir -p "$results"
 shared=() # What starts the kube-apiserver that packages share.
 # Packages that start no goroutine, and whose tests, but for one of controlplane, call the product's functions one after
 # another: the race detector has nothing to find. The controllers run at the same time in test/integration, with it.
-sequential=() skip=()
-part="${TEST_PART:-both}"
+sequential=()
+part="${TEST_PART:-all}"
 if [ $# = 0 ]; then
   shared=("$results/testcluster-$part")
   go build -o "${shared[0]}" ./test/testcluster
@@ -47,27 +46,21 @@ gotestsum=("$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg)
 flags=(-vet=off -count=1 -timeout 60m -p "$(($(nproc) + 2))")
 status=0
 race=-race
-if [ "${TEST_RACE:-on}" != on ]; then
-  race=-race=false
-  # The other part runs these.
-  [ "$part" != raced ] || skip=(-skip "${names:-}")
-fi
+[ "${TEST_RACE:-on}" = on ] || race=-race=false
 [ "$race" != -race ] || export CGO_ENABLED=1
-[ "${TEST_RACE:-}" != program ] || export TEST_RACE # test/integration reads it.
 # Compiles every package and its tests, and links nothing. Otherwise the go commands below, which run at the same time, would
 # compile the same packages.
 compile() {
   echo "packages in all: $(go list "$race" -deps -test ./... | wc -l)"
   go list -v "$race" -export -deps -test -f '{{with .Error}}{{.}}{{end}}' ./...
-  [ "${TEST_RACE:-}" != program ] || CGO_ENABLED=1 go build -v -race -o /dev/null ./cmd/coder-k8s
 }
-if [ ${#shared[@]} != 0 ] && [ "$part" != unraced ]; then
+if [ ${#shared[@]} != 0 ] && [ "$part" != sequential ]; then
   step "compiling the tests $race: no time if nothing changed, most of the time of this command if nothing is compiled"
-  : >"$results/compile.log"
-  PROGRESS=go_progress watched "$results/compile.log" "compiling the tests" compile || die "compiling the tests failed: see $results/compile.log"
+  : >"$results/compiled.log"
+  PROGRESS=go_progress watched "$results/compiled.log" "compiling the tests" compile || die "compiling the tests failed: see $results/compiled.log"
 fi
 [ "$part" != compile ] || exit 0
-if [ "$part" != unraced ]; then
+if [ "$part" != sequential ]; then
   step "go test $race"
   halves=()
   trap 'kill "${halves[@]}" 2>/dev/null || true' EXIT
@@ -81,13 +74,13 @@ if [ "$part" != unraced ]; then
     integration integration-long -run "$LONG_TESTS"
     integration integration -skip "$LONG_TESTS"
   fi
-  nice "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- "$race" "${flags[@]}" "${skip[@]}" "$@" || status=$?
+  nice "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- "$race" "${flags[@]}" "$@" || status=$?
   for half in "${halves[@]}"; do wait "$half" || status=$?; done
   trap - EXIT
   [ ${#halves[@]} = 0 ] || cat "$results/integration-long.log" "$results/integration.log"
 fi
 export CGO_ENABLED=0
-if [ ${#shared[@]} != 0 ] && [ "$part" != raced ]; then
+if [ ${#shared[@]} != 0 ] && [ "$part" != concurrent ]; then
   # The tools that assemble images and releases are separate modules.
   for module in image release; do
     step "go test hack/$module"
@@ -95,7 +88,7 @@ if [ ${#shared[@]} != 0 ] && [ "$part" != raced ]; then
   done
   step "go test without the race detector: ${sequential[*]}"
   "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/sequential.json" -- "${flags[@]}" "${sequential[@]}" || status=$?
-  if [ "$race" = -race ] || [ "$part" = unraced ]; then
+  if [ "$race" = -race ]; then
     "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/simulations.json" -- "${flags[@]}" -run "$names" "${simulations[@]}" || status=$?
   fi
 fi

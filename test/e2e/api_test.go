@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -181,25 +182,39 @@ func get(t *testing.T, args ...string) (object map[string]any) {
 // list reads objects as generic JSON.
 func list(t *testing.T, args ...string) []map[string]any {
 	t.Helper()
-	all, err := tryList(t, args...)
+	all, err := tryList(t.Context(), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return all
 }
 
-// tryList is list for polling: it returns the error.
-func tryList(t *testing.T, args ...string) ([]map[string]any, error) {
-	t.Helper()
+// tryList is list for polling: it returns the error. Like kubectl, it asks again, at most ten times, if the server says when.
+func tryList(ctx context.Context, args ...string) ([]map[string]any, error) {
 	q, ok := questionOf(args)
 	if !ok || q.name != "" {
-		t.Fatalf("these arguments do not ask for a list: %q", args)
+		return nil, fmt.Errorf("these arguments do not ask for a list: %q", args)
 	}
 	a, err := theAPI()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	var all struct{ Items []map[string]any }
-	err = a.read(t.Context(), q, &all)
-	return all.Items, err
+	for attempt := 1; ; attempt++ {
+		var all struct{ Items []map[string]any }
+		err := a.read(ctx, q, &all)
+		seconds, again := apierrors.SuggestsClientDelay(err)
+		if !again || attempt == 10 {
+			return all.Items, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Duration(seconds) * time.Second):
+		}
+	}
+}
+
+// contains reports whether a list contains an object with a name.
+func contains(list []map[string]any, name string) bool {
+	return slices.ContainsFunc(list, func(object map[string]any) bool { return field(object, "metadata", "name") == name })
 }

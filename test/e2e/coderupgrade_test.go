@@ -60,8 +60,8 @@ func testCoderUpgrade(t *testing.T) {
 		start := time.Now()
 		kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+image+`"}}`)
 		polltest.Eventually(t, "Coder is "+want, func() bool {
-			workspaces, err := tryList(t, "-n", sampleNamespace, "cws")
-			templates, otherErr := tryList(t, "-n", sampleNamespace, "ctpl")
+			workspaces, err := tryList(t.Context(), "-n", sampleNamespace, "cws")
+			templates, otherErr := tryList(t.Context(), "-n", sampleNamespace, "ctpl")
 			if err := errors.Join(err, otherErr); err != nil || len(workspaces)+len(templates) != 4 {
 				t.Errorf("on the way to %s there are %d workspaces and %d templates: %v", want, len(workspaces), len(templates), err)
 			}

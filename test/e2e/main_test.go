@@ -55,18 +55,16 @@ func TestMainJob(t *testing.T) {
 	t.Run("export", testExport)
 	t.Run("support bundle", testSupportBundle)
 	t.Run("nothing secret is told", testNothingSecretIsTold)
-	t.Run("evals", testEvals)
 	// The whole cluster goes back, so nothing can be tested on it afterwards.
 	t.Run("etcd restored", testEtcdRestored)
 }
 
-// TestOperation first installs the operator in each way that kubectl has, one over the other, while a
-// Coder stays unchanged. Then it tests the operation of a control plane: monitoring, replicas that start and stop,
+// TestOperation tests the operation of a control plane: monitoring, replicas that start and stop,
 // outages of Coder, the database and the storage, kills, changes of its spec, licensed features, and
 // control planes that fail from the start. At the end everything is removed.
 func TestOperation(t *testing.T) {
 	reportPanics(t)
-	if !t.Run("ways of installation", testWaysOfInstallation) || !t.Run("install", testInstall) {
+	if !t.Run("install", testInstall) {
 		return
 	}
 	if t.Run("samples", testSamples) {
@@ -108,38 +106,45 @@ func TestOperation(t *testing.T) {
 	t.Run("remove", testRemove)
 }
 
-// TestInstallation installs with Helm, and upgrades from the previous release. Each starts without an
-// operator. Then it backs up and upgrades Coder, while it takes over another.
+// TestInstallation installs the operator in each way that kubectl has, one over the other, while a Coder stays unchanged, then with
+// Helm, and upgrades from the previous release. Each of the last two starts without an operator. Then it tests backups and the
+// migration of a Helm release of Coder at the same time, and breaks things for AI tools.
 func TestInstallation(t *testing.T) {
 	reportPanics(t)
 	withPlugin(t)
-	if !t.Run("Helm chart", testHelmChart) || !t.Run("upgrade", testUpgrade) {
+	if !t.Run("ways of installation", testWaysOfInstallation) || !t.Run("Helm chart", testHelmChart) || !t.Run("upgrade", testUpgrade) {
 		return
 	}
+	if !t.Run("install", testInstall) || !t.Run("samples", testSamples) {
+		return
+	}
+	t.Run("side by side", func(t *testing.T) {
+		t.Run("backups", parallel(func(t *testing.T) {
+			t.Run("backup", testBackup)
+			t.Run("backup-s3", testBackupToS3)
+		}))
+		t.Run("migrate", parallel(testMigrate))
+	})
+	t.Run("evals", testEvals)
+}
+
+// TestCoderLifecycle upgrades Coder through its releases, takes an upgrade back, and runs the commands of the tutorials. It is part
+// of make test-nightly.
+func TestCoderLifecycle(t *testing.T) {
+	reportPanics(t)
+	withPlugin(t)
 	if !t.Run("install", testInstall) {
 		return
 	}
 	t.Run("upgrade of Coder", testCoderUpgrade)
-	// These have nothing to do with each other, so they are waited for together.
 	t.Run("side by side", func(t *testing.T) {
-		t.Run("upgrades", parallel(func(t *testing.T) {
+		t.Run("upgrade", parallel(func(t *testing.T) {
 			if t.Run("samples", testSamples) {
-				t.Run("backup", testBackup)
-				t.Run("backup-s3", testBackupToS3)
 				t.Run("upgrade taken back", testUpgradeTakenBack)
 			}
 		}))
-		t.Run("migrate", parallel(testMigrate))
+		t.Run("tutorials", parallel(testTutorials))
 	})
-}
-
-// TestTutorials runs the commands of the tutorials. It is part of make test-nightly.
-func TestTutorials(t *testing.T) {
-	reportPanics(t)
-	withPlugin(t)
-	if t.Run("install", testInstall) {
-		t.Run("tutorials", testTutorials)
-	}
 }
 
 func parallel(test func(t *testing.T)) func(t *testing.T) {

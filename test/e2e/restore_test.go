@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -71,12 +72,18 @@ func testEtcdRestored(t *testing.T) {
 	created := field(get(t, "-n", sampleNamespace, "cws", "coder.admin.created"), "metadata", "uid")
 	heartbeatsSince(t, field(get(t, "-n", sampleNamespace, "cws", "coder.admin.hello"), "metadata", "resourceVersion"))
 	builds := query(t, "coder", `SELECT count(*) FROM workspace_builds`)
-	restarts := restartsOf(t)
+	restarts, err := restartsOf(t.Context())
+	if err != nil || len(restarts) != 2 {
+		t.Fatalf("the restarts of two replicas are %v: %v", restarts, err)
+	}
 
 	restored := time.Now()
 	nodeShell(t, "bash", "-c", restoreEtcd)
-	polltest.Eventually(t, "both replicas started again", func() error {
-		now := restartsOf(t)
+	polltest.Eventually(t, "both replicas started again", func(ctx context.Context) error {
+		now, err := restartsOf(ctx)
+		if err != nil {
+			return err
+		}
 		for pod, before := range restarts {
 			if now[pod] == "" || now[pod] == before {
 				return fmt.Errorf("the restarts are %v, and were %v", now, restarts)
@@ -123,8 +130,8 @@ func heartbeatsSince(t *testing.T, since string) {
 		}
 		return n
 	}
-	polltest.Eventually(t, "each replica has written a heartbeat", func() error {
-		records, err := tryList(t, "-n", "coder-system", "coderworkspacerecords")
+	polltest.Eventually(t, "each replica has written a heartbeat", func(ctx context.Context) error {
+		records, err := tryList(ctx, "-n", "coder-system", "coderworkspacerecords")
 		if err != nil {
 			return err
 		}
@@ -132,7 +139,11 @@ func heartbeatsSince(t *testing.T, since string) {
 		for _, record := range records {
 			versions[field(record, "metadata", "name")] = field(record, "metadata", "resourceVersion")
 		}
-		for pod := range restartsOf(t) {
+		replicas, err := restartsOf(ctx)
+		if err != nil {
+			return err
+		}
+		for pod := range replicas {
 			version := versions["heartbeat-"+pod]
 			if version == "" || number(version) <= number(since) {
 				return fmt.Errorf("the records since %s are: %v", since, versions)
@@ -142,19 +153,21 @@ func heartbeatsSince(t *testing.T, since string) {
 	})
 }
 
-// restartsOf returns how often the operator's containers were restarted. It is empty while kube-apiserver is away.
-func restartsOf(t *testing.T) map[string]string {
-	t.Helper()
+// restartsOf returns how often the container of each of the operator's pods was restarted.
+func restartsOf(ctx context.Context) (map[string]string, error) {
 	restarts := map[string]string{}
-	pods, _ := tryList(t, "-n", "coder-system", "pods", "-l", operatorLabel)
+	pods, err := tryList(ctx, "-n", "coder-system", "pods", "-l", operatorLabel)
 	for _, pod := range pods {
 		status, _ := pod["status"].(map[string]any)
-		if containers, _ := status["containerStatuses"].([]any); len(containers) > 0 {
-			container, _ := containers[0].(map[string]any)
-			restarts[field(pod, "metadata", "name")] = field(container, "restartCount")
+		containers, _ := status["containerStatuses"].([]any)
+		name := field(pod, "metadata", "name")
+		if len(containers) == 0 {
+			return nil, fmt.Errorf("pod %s has no container yet", name)
 		}
+		container, _ := containers[0].(map[string]any)
+		restarts[name] = field(container, "restartCount")
 	}
-	return restarts
+	return restarts, err
 }
 
 // recordRequests returns how many requests for records kube-apiserver has received since it started.

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -38,8 +39,12 @@ func testTemplateTests(t *testing.T) {
 		t.Errorf("the reason is %s at %s: %s", reason, field(object, "status", "failedCheck"), message)
 	}
 	// The condition says what is in Coder. The aggregated API may show the workspace until it has read Coder again.
-	polltest.Eventually(t, "no workspace of a test is left", func() error {
-		workspaces, err := tryList(t, "-n", sampleNamespace, "cws")
+	start := time.Now()
+	polltest.Eventually(t, "no workspace of a test is left", func(ctx context.Context) error {
+		workspaces, err := tryList(ctx, "-n", sampleNamespace, "cws")
+		if err == nil && !contains(workspaces, "coder.admin.hello") {
+			return fmt.Errorf("coder.admin.hello is not among %d workspaces", len(workspaces))
+		}
 		for _, w := range workspaces {
 			if name := field(w, "metadata", "name"); strings.Contains(name, "template-tester") {
 				return fmt.Errorf("%s is left", name)
@@ -47,6 +52,7 @@ func testTemplateTests(t *testing.T) {
 		}
 		return err
 	})
+	t.Logf("the aggregated API showed the last workspace of a test for %.1f s more", time.Since(start).Seconds())
 }
 
 // testGate tests spec.activation AfterTest with the template of live workspaces: a version whose test succeeds becomes active, and one

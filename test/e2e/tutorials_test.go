@@ -18,7 +18,7 @@ import (
 
 // testTutorials runs every command of docs/tutorials as a reader does: from the
 // repository's directory, with an empty database and what was built in PATH. They run one
-// after the other: a command of a reader does not wait for a machine with four new Coders.
+// after the other: a command of a reader does not wait for a machine with several new Coders.
 func testTutorials(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

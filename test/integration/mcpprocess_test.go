@@ -252,7 +252,7 @@ func TestMCPMemory(t *testing.T) {
 	t.Parallel()
 	const clients = 200
 	calls, most := 20, int64(128)
-	if programRaces() {
+	if kubetest.RaceEnabled {
 		calls, most = 2, 192
 	}
 	ns := namespace(t)
@@ -297,7 +297,7 @@ func TestMCPMemory(t *testing.T) {
 		return nil
 	})
 	t.Logf("race detector %t: %d MiB idle (%d without the program's file), %d (%d) with %d clients of %d calls each, in %.1f s; %v goroutines before, %v after",
-		programRaces(), idle, idleAnonymous, loaded, loadedAnonymous, clients, calls, took.Seconds(), goroutines(before), goroutines(metricsOf(t, metrics)))
+		kubetest.RaceEnabled, idle, idleAnonymous, loaded, loadedAnonymous, clients, calls, took.Seconds(), goroutines(before), goroutines(metricsOf(t, metrics)))
 	if loadedAnonymous > most {
 		t.Errorf("%d MiB are more than %d", loadedAnonymous, most)
 	}

@@ -31,19 +31,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// programRaces reports whether the program has the race detector: if the tests have it, or test/run.sh says so.
-func programRaces() bool { return kubetest.RaceEnabled || os.Getenv("TEST_RACE") == "program" }
-
-// binary builds the real program once.
+// binary builds the real program once, with the race detector if the tests use it.
 var binary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(environment.dir, "coder-k8s")
-	build := exec.Command("go", "build", "-o", path)
-	if programRaces() {
-		build.Args = append(build.Args, "-race")
-		build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	args := []string{"build", "-o", path}
+	if kubetest.RaceEnabled {
+		args = append(args, "-race")
 	}
-	build.Args = append(build.Args, "../../cmd/coder-k8s")
-	out, err := build.CombinedOutput()
+	out, err := exec.Command("go", append(args, "../../cmd/coder-k8s")...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("building the program: %w\n%s", err, out)
 	}
