@@ -41,7 +41,7 @@ test: ## Run unit and integration tests with the race detector (README command t
 conformance: ## Run the official MCP conformance suite and MCP clients of other people against the MCP server.
 	@test/conformance/run.sh
 
-test-e2e: ## Run main job, operation and installation on real clusters, with the real Coder (root).
+test-e2e: ## Run main job and operation on real clusters, with the real Coder (root).
 	@test/e2e/run.sh
 
 test-licensed: ## Run the tests of licensed features against a real Coder with test licenses (root).
@@ -83,8 +83,8 @@ docs: ## Build the site of docs/ as dist/site; fails on dead links and on pictur
 release: ## Make everything of the release VERSION into dist/release; publishes nothing.
 	@hack/release/release.sh $(VERSION)
 
-test-nightly: ## Run the upgrades of Coder, the tutorials, and tests with IPv6 only, with both IP families and with three nodes (root). The release checklist demands it.
-	@for t in TestCoderLifecycle TestIPv6Only TestDualStack TestNodeFaults; do test/e2e/run.sh -run "^$$t\$$" || exit 1; done
+test-nightly: ## Run the other end-to-end tests: upgrades, migration, tutorials, and clusters with IPv6 only, both IP families and three nodes (root). The release checklist demands it.
+	@for t in TestInstallation TestCoderLifecycle TestIPv6Only TestDualStack TestNodeFaults; do test/e2e/run.sh -run "^$$t\$$" || exit 1; done
 
 demo: ## Start a real cluster with a real Coder and install the operator (README command one, root). NODES=3: with three nodes.
 	@$(if $(NODES),CLUSTER_NODES=$(NODES)) hack/demo/up.sh

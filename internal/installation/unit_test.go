@@ -1,6 +1,9 @@
 package installation
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,7 +15,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -88,6 +94,40 @@ func TestDefectsOfADefinition(t *testing.T) {
 				t.Errorf("got %q, %v; want %q", got, err, test.want)
 			}
 		})
+	}
+}
+
+// TestSchemasAreReadOnce because the document of our group is large and has those of eight kinds. A document that is not published
+// yet is asked for again.
+func TestSchemasAreReadOnce(t *testing.T) {
+	requests, published := map[string]int{}, false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests[r.URL.Path]++
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/openapi/v3" && published:
+			fmt.Fprint(w, `{"paths": {"apis/coder.com/v1alpha1": {"serverRelativeURL": "/openapi/v3/apis/coder.com/v1alpha1?hash=1"}}}`)
+		case r.URL.Path == "/openapi/v3":
+			fmt.Fprint(w, `{"paths": {}}`)
+		default:
+			fmt.Fprint(w, `{"components": {"schemas": {"one": {"type": "object"}}}}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &checker{discovery: client, openAPI: map[schema.GroupVersion]map[string]map[string]any{}}
+	for _, want := range []int{0, 1, 1} {
+		schemas, err := c.schemas(coderv1alpha1.GroupVersion)
+		if err != nil || len(schemas) != want {
+			t.Fatalf("got the schemas %v (%v), want %d", schemas, err, want)
+		}
+		published = true
+	}
+	if diff := cmp.Diff(map[string]int{"/openapi/v3": 2, "/openapi/v3/apis/coder.com/v1alpha1": 1}, requests); diff != "" {
+		t.Errorf("the requests (-want +got):\n%s", diff)
 	}
 }
 

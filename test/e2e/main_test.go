@@ -59,15 +59,17 @@ func TestMainJob(t *testing.T) {
 	t.Run("etcd restored", testEtcdRestored)
 }
 
-// TestOperation tests the operation of a control plane: monitoring, replicas that start and stop,
+// TestOperation first installs, changes and removes a release of the operator's Helm chart. Then it tests the operation of a control
+// plane: backups, monitoring, replicas that start and stop,
 // outages of Coder, the database and the storage, kills, changes of its spec, licensed features, and
 // control planes that fail from the start. At the end everything is removed.
 func TestOperation(t *testing.T) {
 	reportPanics(t)
-	if !t.Run("install", testInstall) {
+	if !t.Run("Helm chart", testHelmChart) || !t.Run("install", testInstall) {
 		return
 	}
 	if t.Run("samples", testSamples) {
+		t.Run("backup", testBackup)
 		t.Run("token refused", testTokenRefused)
 		t.Run("nothing secret is told", testNothingSecretIsTold)
 		t.Run("Prometheus", testPrometheus)
@@ -106,23 +108,19 @@ func TestOperation(t *testing.T) {
 	t.Run("remove", testRemove)
 }
 
-// TestInstallation installs the operator in each way that kubectl has, one over the other, while a Coder stays unchanged, then with
-// Helm, and upgrades from the previous release. Each of the last two starts without an operator. Then it tests backups and the
-// migration of a Helm release of Coder at the same time, and breaks things for AI tools.
+// TestInstallation installs the operator in each way that kubectl has, one over the other, while a Coder stays unchanged, and upgrades
+// from the previous release, without an operator at first. Then it tests backups to S3 and the migration of a Helm release of Coder at
+// the same time, and breaks things for AI tools. It is part of make test-nightly.
 func TestInstallation(t *testing.T) {
 	reportPanics(t)
-	withPlugin(t)
-	if !t.Run("ways of installation", testWaysOfInstallation) || !t.Run("Helm chart", testHelmChart) || !t.Run("upgrade", testUpgrade) {
+	if !t.Run("ways of installation", testWaysOfInstallation) || !t.Run("upgrade", testUpgrade) {
 		return
 	}
 	if !t.Run("install", testInstall) || !t.Run("samples", testSamples) {
 		return
 	}
 	t.Run("side by side", func(t *testing.T) {
-		t.Run("backups", parallel(func(t *testing.T) {
-			t.Run("backup", testBackup)
-			t.Run("backup-s3", testBackupToS3)
-		}))
+		t.Run("backup-s3", parallel(testBackupToS3))
 		t.Run("migrate", parallel(testMigrate))
 	})
 	t.Run("evals", testEvals)
@@ -137,6 +135,7 @@ func TestCoderLifecycle(t *testing.T) {
 		return
 	}
 	t.Run("upgrade of Coder", testCoderUpgrade)
+	// These have nothing to do with each other, so they are waited for together.
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("upgrade", parallel(func(t *testing.T) {
 			if t.Run("samples", testSamples) {

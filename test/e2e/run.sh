@@ -29,7 +29,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-NIGHTLY='^(TestCoderLifecycle|TestIPv6Only|TestDualStack|TestNodeFaults|TestSoak)$'
+NIGHTLY='^(TestInstallation|TestCoderLifecycle|TestIPv6Only|TestDualStack|TestNodeFaults|TestSoak)$'
 tests=()
 for name in $(sed -n 's/^func \(Test[A-Za-z0-9]*\)(t \*testing\.T) {$/\1/p' test/e2e/*_test.go); do
   if [ -z "$pattern" ] && [[ "$name" =~ $NIGHTLY ]]; then continue; fi
