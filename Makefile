@@ -84,7 +84,9 @@ release: ## Make everything of the release VERSION into dist/release; publishes 
 	@hack/release/release.sh $(VERSION)
 
 test-nightly: ## Run the other end-to-end tests: upgrades, migration, tutorials, and clusters with IPv6 only, both IP families and three nodes (root). The release checklist demands it.
-	@for t in TestInstallation TestCoderLifecycle TestIPv6Only TestDualStack TestNodeFaults; do test/e2e/run.sh -run "^$$t\$$" || exit 1; done
+	@for v in 2.29.1 2.30.0; do $(MAKE) --no-print-directory coder CODER_VERSION=$$v || exit 1; done
+	@failed=; for t in TestInstallation TestCoderLifecycle TestIPv6Only TestDualStack TestNodeFaults; do \
+		test/e2e/run.sh -run "^$$t\$$" || failed="$$failed $$t"; done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 demo: ## Start a real cluster with a real Coder and install the operator (README command one, root). NODES=3: with three nodes.
 	@$(if $(NODES),CLUSTER_NODES=$(NODES)) hack/demo/up.sh

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# run.sh [PACKAGE...]: unit and integration tests with the race detector, then those for which it has nothing to find (the packages
-# in "sequential", and kubetest.SkipWithRace) without it; with packages, the latter only with TEST_RACE=off. go vet is part of make
-# lint. The integration tests start the etcd and kube-apiserver that the demo also uses, or those in KUBEBUILDER_ASSETS; missing
-# programs are built first. That first time the tests run without the race detector, for which all packages would be compiled once
-# more; TEST_RACE=on uses it nevertheless. With TEST_RACE=off the race detector is not used: that takes half of the time, without
-# what must be compiled for it. TEST_PART is concurrent (the former tests), sequential (the latter), compile (only compile for
-# concurrent) or all, the default. TEST_RESULTS is a directory for the runner's events (test.json).
+# run.sh [PACKAGE...]: the unit and integration tests. Two groups: "concurrent" are those with the race detector; "sequential"
+# are the packages for which it has nothing to find (the variable below), without it, and, also without it, the tests of other
+# packages that kubetest.SkipWithRace skips. With packages as arguments only their tests run. TEST_PART is concurrent,
+# sequential, compile (only compile for concurrent) or all, the default. With TEST_RACE=off the race detector is not used: that
+# takes half of the time, without what must be compiled for it. Missing programs, such as etcd and kube-apiserver, are built
+# first, if KUBEBUILDER_ASSETS does not say where they are. That first time the race detector is not used either, because all
+# packages would be compiled once more; TEST_RACE=on uses it nevertheless. TEST_RESULTS is a directory for the events of the
+# runner (test.json). go vet is part of make lint.
 set -euo pipefail
 . "$(dirname "$0")/../hack/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -24,6 +25,7 @@ shared=() # What starts the kube-apiserver that packages share.
 # another: the race detector has nothing to find. The controllers run at the same time in test/integration, with it.
 sequential=()
 part="${TEST_PART:-all}"
+[[ "$part" = @(all|concurrent|sequential|compile) ]] || die "TEST_PART is \"$part\", and must be all, concurrent, sequential or compile"
 if [ $# = 0 ]; then
   shared=("$results/testcluster-$part")
   go build -o "${shared[0]}" ./test/testcluster

@@ -14,7 +14,7 @@ mkdir -p "$BIN" "$LOGS"
 hack/docs/npm/install.sh test/conformance/node conformance
 "$HERE/build.sh" etcd apiserver
 step "building the server"
-make --no-print-directory build # As for the end-to-end tests: CI links it once.
+make --no-print-directory build
 step "the suite and the clients"
 : >"$log"
 export KUBEBUILDER_ASSETS="$BIN" CONFORMANCE_SUITE="$CACHE/conformance" CONFORMANCE_PROGRAM="$PWD/bin/coder-k8s" CONFORMANCE_LOGS="$LOGS"

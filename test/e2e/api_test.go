@@ -189,7 +189,8 @@ func list(t *testing.T, args ...string) []map[string]any {
 	return all
 }
 
-// tryList is list for polling: it returns the error. Like kubectl, it asks again, at most ten times, if the server says when.
+// tryList is list for polling: it returns the error. It asks again, at most ten times, if the Status of the answer says when to do so,
+// as kubectl does if a header says it.
 func tryList(ctx context.Context, args ...string) ([]map[string]any, error) {
 	q, ok := questionOf(args)
 	if !ok || q.name != "" {

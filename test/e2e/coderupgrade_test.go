@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -59,9 +60,9 @@ func testCoderUpgrade(t *testing.T) {
 		polltest.Eventually(t, "a session is open", session.shows("begun"))
 		start := time.Now()
 		kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+image+`"}}`)
-		polltest.Eventually(t, "Coder is "+want, func() bool {
-			workspaces, err := tryList(t.Context(), "-n", sampleNamespace, "cws")
-			templates, otherErr := tryList(t.Context(), "-n", sampleNamespace, "ctpl")
+		polltest.Eventually(t, "Coder is "+want, func(ctx context.Context) error {
+			workspaces, err := tryList(ctx, "-n", sampleNamespace, "cws")
+			templates, otherErr := tryList(ctx, "-n", sampleNamespace, "ctpl")
 			if err := errors.Join(err, otherErr); err != nil || len(workspaces)+len(templates) != 4 {
 				t.Errorf("on the way to %s there are %d workspaces and %d templates: %v", want, len(workspaces), len(templates), err)
 			}
@@ -69,8 +70,11 @@ func testCoderUpgrade(t *testing.T) {
 			if stalled, reason, message := condition(plane, "Stalled"); stalled == "True" {
 				t.Errorf("on the way to %s the control plane is stalled: %s: %s", want, reason, message)
 			}
-			ready, _, _ := condition(plane, "Ready")
-			return ready == "True" && strings.HasPrefix(field(plane, "status", "version"), want)
+			ready, reason, _ := condition(plane, "Ready")
+			if version := field(plane, "status", "version"); ready != "True" || !strings.HasPrefix(version, want) {
+				return fmt.Errorf("version %q, Ready %q (%s)", version, ready, reason)
+			}
+			return nil
 		})
 		t.Logf("from %s to %s in %.1f s", older[i], want, time.Since(start).Seconds())
 		// It may survive: its connection is made again if both ends reach the new Coder soon enough.

@@ -59,10 +59,9 @@ func TestMainJob(t *testing.T) {
 	t.Run("etcd restored", testEtcdRestored)
 }
 
-// TestOperation first installs, changes and removes a release of the operator's Helm chart. Then it tests the operation of a control
-// plane: backups, monitoring, replicas that start and stop,
-// outages of Coder, the database and the storage, kills, changes of its spec, licensed features, and
-// control planes that fail from the start. At the end everything is removed.
+// TestOperation first installs, changes and removes a release of the operator's Helm chart. Then it tests the operation of a
+// control plane: backups, monitoring, replicas that start and stop, outages of Coder, the database and the storage, kills,
+// changes of its spec, licensed features, and control planes that fail from the start. At the end everything is removed.
 func TestOperation(t *testing.T) {
 	reportPanics(t)
 	if !t.Run("Helm chart", testHelmChart) || !t.Run("install", testInstall) {
@@ -135,15 +134,11 @@ func TestCoderLifecycle(t *testing.T) {
 		return
 	}
 	t.Run("upgrade of Coder", testCoderUpgrade)
-	// These have nothing to do with each other, so they are waited for together.
-	t.Run("side by side", func(t *testing.T) {
-		t.Run("upgrade", parallel(func(t *testing.T) {
-			if t.Run("samples", testSamples) {
-				t.Run("upgrade taken back", testUpgradeTakenBack)
-			}
-		}))
-		t.Run("tutorials", parallel(testTutorials))
-	})
+	if t.Run("samples", testSamples) {
+		t.Run("upgrade taken back", testUpgradeTakenBack)
+	}
+	// They change the operator.
+	t.Run("tutorials", testTutorials)
 }
 
 func parallel(test func(t *testing.T)) func(t *testing.T) {

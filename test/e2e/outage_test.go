@@ -128,7 +128,7 @@ func toldAway(t *testing.T) {
 	polltest.Eventually(t, "the objects are not synced, and the list is not empty", func(ctx context.Context) error {
 		workspaces, err := tryList(ctx, "-n", sampleNamespace, "coderworkspaces")
 		hello := slices.IndexFunc(workspaces, func(w map[string]any) bool { return field(w, "metadata", "name") == "coder.admin.hello" })
-		if ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil {
 			return err
 		}
 		if err != nil || hello < 0 {
@@ -150,6 +150,7 @@ func toldAway(t *testing.T) {
 		t.Logf("kubectl get coderworkspaces: %s", strings.TrimSpace(warned))
 		return nil
 	})
+	waitCondition(t, "Synced", "False", "CoderUnreachable", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	out, err := tryKubectl(t, "-n", sampleNamespace, "get", "cws", "coder.admin.unknown")
 	if err == nil || !strings.Contains(out, "ServiceUnavailable") || strings.Contains(out, "NotFound") {
 		t.Errorf("a name that nobody can know of is answered with %v %s", err, out)

@@ -114,7 +114,7 @@ func TestOnlyTheClustersAreRoot(t *testing.T) {
 func TestReleasesAreMerged(t *testing.T) {
 	jobs := workflows(t)["release.yaml"].Jobs
 	needs, _ := jobs["release"].Needs.([]any)
-	for _, job := range []string{"merged", "ci", "scan"} {
+	for _, job := range []string{"merged", "ci", "nightly", "scan"} {
 		if !slices.Contains(needs, any(job)) {
 			t.Errorf("the release does not wait for %s: %v", job, needs)
 		}
