@@ -137,7 +137,7 @@ func TestCoderLifecycle(t *testing.T) {
 	if t.Run("samples", testSamples) {
 		t.Run("upgrade taken back", testUpgradeTakenBack)
 	}
-	// They change the operator.
+	// The tutorials install the operator again, so they come last.
 	t.Run("tutorials", testTutorials)
 }
 
